@@ -1,0 +1,81 @@
+# Hadal: one file, no generator.
+#   make            build/hadal, the program
+#   make test       everything that .ci/run checks; one closing line
+#   make check      the rules that no compiler sees
+#   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz
+#   make SAN=1 ...  the same under ASan and UBSan, in build/san
+#   make CC=clang   the same with clang, in build/clang
+
+CC     ?= gcc
+PREFIX ?= /usr/local
+FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
+SAN    ?=
+BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/san)
+
+CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
+WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
+CFLAGS   := -std=c11 -O3 -g -ffp-contract=off $(WARN)
+LDLIBS   := -ljson-c -lm -lpthread
+ifneq ($(SAN),)
+CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+
+# ISA files are the only ones compiled for more than the base machine.
+ISA_avx2   := -mavx2 -mfma -mf16c -mbmi2
+ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi
+isa_flags = $(if $(filter %_avx2.c,$<),$(ISA_avx2))$(if $(filter %_avx512.c,$<),$(ISA_avx512))
+
+LIB_SRC   := $(filter-out src/cli/%,$(wildcard src/*/*.c src/*/*/*.c))
+CLI_SRC   := $(wildcard src/cli/*.c)
+LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+CLI_OBJ   := $(CLI_SRC:%.c=$(BUILD)/%.o)
+TEST_SRC  := $(wildcard tests/unit/test_*.c tests/model/test_*.c)
+TESTS     := $(patsubst %.c,$(BUILD)/%,$(TEST_SRC)) $(BUILD)/tests/kernels/test_kernels
+KERNEL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/*.c))
+SUPPORT_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+FUZZ_SRC  := $(filter-out fuzz/driver.c,$(wildcard fuzz/fuzz_*.c))
+REPLAY    := $(patsubst fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
+
+.PHONY: all test tests check fuzz demo install clean
+.SECONDARY:
+all: $(BUILD)/hadal
+
+$(BUILD)/hadal: $(CLI_OBJ) $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -ledit
+
+$(BUILD)/libhadal.a: $(LIB_OBJ)
+	rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(isa_flags) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/kernels/test_kernels: $(KERNEL_OBJ) $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJ) $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# Replays a corpus without a fuzzing engine, so that corpora run in the ordinary tests.
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/fuzz/driver.o $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+fuzz:
+	scripts/build_fuzzers.sh
+
+tests: $(BUILD)/hadal $(TESTS) $(REPLAY)
+test:
+	scripts/test.sh
+check:
+	scripts/check_tree.sh
+
+demo: $(BUILD)/hadal
+	$(BUILD)/hadal run models/demo -p "What is the capital of France?"
+
+install: $(BUILD)/hadal
+	install -D -m 755 $(BUILD)/hadal $(DESTDIR)$(PREFIX)/bin/hadal
+	install -D -m 644 include/hadal.h $(DESTDIR)$(PREFIX)/include/hadal.h
+	install -D -m 644 $(BUILD)/libhadal.a $(DESTDIR)$(PREFIX)/lib/libhadal.a
+
+clean:
+	rm -rf build
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

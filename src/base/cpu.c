@@ -1,0 +1,68 @@
+#include "base/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint32_t    bit;
+} families[] = {{"ref", HD_ISA_REF}, {"avx2", HD_ISA_AVX2}, {"avx512", HD_ISA_AVX512}};
+#define N_FAMILIES (sizeof families / sizeof families[0])
+
+uint32_t hd_cpu_isa(void)
+{
+    uint32_t mask = HD_ISA_REF;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
+        mask |= HD_ISA_AVX2;
+    if ((mask & HD_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
+        __builtin_cpu_supports("avx512vbmi"))
+        mask |= HD_ISA_AVX512;
+    return mask;
+}
+
+static uint32_t family_bit(const char *name, size_t bytes)
+{
+    if (bytes == 3 && memcmp(name, "all", 3) == 0) return hd_cpu_isa();
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (strlen(families[i].name) == bytes && memcmp(families[i].name, name, bytes) == 0)
+            return families[i].bit;
+    return 0;
+}
+
+hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
+{
+    uint32_t mask = 0;
+    for (const char *p = text;; p++) {
+        size_t const   n = strcspn(p, ",+");
+        uint32_t const bit = family_bit(p, n);
+        if (!bit)
+            HD_FAIL(err, HD_ERR_INVALID, "kernel family '%.*s' is none of ref, avx2, avx512, all",
+                    (int)n, p);
+        mask |= bit;
+        p += n;
+        if (!*p) break;
+    }
+    uint32_t const lacking = mask & ~hd_cpu_isa();
+    if (lacking) {
+        char names[32];
+        hd_isa_print(lacking, names, sizeof names);
+        HD_FAIL(err, HD_ERR_INVALID, "this machine does not run %s kernels", names);
+    }
+    *out = mask | HD_ISA_REF; /* the reference stands behind every op that has no faster kernel */
+    return HD_OK;
+}
+
+void hd_isa_print(uint32_t mask, char *out, size_t cap)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        if (!(mask & families[i].bit) || used >= cap) continue;
+        int const n = snprintf(out + used, cap - used, "%s%s", used ? "+" : "", families[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}

@@ -1,0 +1,22 @@
+#ifndef HD_BASE_CPU_H
+#define HD_BASE_CPU_H
+
+#include "base/status.h"
+
+HD_BEGIN_C
+
+/* Kernel families, one bit each; a kernel is chosen when its bit is in the mask. */
+#define HD_ISA_REF    UINT32_C(0x01) /* portable C, always there           */
+#define HD_ISA_AVX2   UINT32_C(0x02) /* AVX2, FMA, F16C, BMI2              */
+#define HD_ISA_AVX512 UINT32_C(0x04) /* AVX-512 F, BW, DQ, VL, VNNI, VBMI  */
+
+/* Families that this machine runs; always has HD_ISA_REF. */
+uint32_t hd_cpu_isa(void);
+
+/* Parses "ref", "ref,avx2", "all".  returns HD_ERR_INVALID naming the word. */
+hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err);
+/* Writes "ref+avx2" to out [cap]. */
+void hd_isa_print(uint32_t mask, char *out, size_t cap);
+
+HD_END_C
+#endif

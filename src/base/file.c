@@ -1,0 +1,152 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Opens a regular file for reading; anything else (a folder, a device that never ends) is an
+ * error of its own. */
+static hd_status open_regular(int *fd, size_t *bytes, const char *path, hd_error *err)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: %s", path, strerror(errno));
+    struct stat st;
+    int const   bad = fstat(*fd, &st) != 0;
+    if (bad || !S_ISREG(st.st_mode)) {
+        hd_error_set(err, HD_ERR_IO, -1, "%s: %s", path,
+                     bad ? strerror(errno) : "not a regular file");
+        close(*fd);
+        return HD_ERR_IO;
+    }
+    *bytes = (size_t)st.st_size;
+    return HD_OK;
+}
+
+hd_status hd_file_map(hd_file *out, const char *path, hd_error *err)
+{
+    int    fd;
+    size_t bytes;
+    HD_TRY(open_regular(&fd, &bytes, path, err));
+    void *data = NULL;
+    if (bytes) data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    int const why = errno;
+    close(fd);
+    if (data == MAP_FAILED) HD_FAIL(err, HD_ERR_IO, "%s: cannot map: %s", path, strerror(why));
+    *out = (hd_file){data, bytes};
+    return HD_OK;
+}
+
+void hd_file_unmap(hd_file *f)
+{
+    if (f->data) munmap((void *)(uintptr_t)f->data, f->bytes);
+    *f = (hd_file){0};
+}
+
+static hd_status read_all(int fd, char *to, size_t bytes, const char *path, hd_error *err)
+{
+    for (size_t got = 0; got < bytes;) {
+        ssize_t const n = read(fd, to + got, bytes - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            HD_FAIL(err, HD_ERR_IO, "%s: read %zu of %zu bytes: %s", path, got, bytes,
+                    n < 0 ? strerror(errno) : "the file became shorter");
+        got += (size_t)n;
+    }
+    return HD_OK;
+}
+
+hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
+                       hd_error *err)
+{
+    int    fd;
+    size_t size;
+    HD_TRY(open_regular(&fd, &size, path, err));
+    hd_status s = HD_OK;
+    char     *data = NULL;
+    if (size > max_bytes)
+        s = hd_error_set(err, HD_ERR_FORMAT, -1, "%s: %zu bytes, at most %zu are read", path, size,
+                         max_bytes);
+    else if (!(data = hd_pool_alloc(pool, size + 1)))
+        s = hd_error_set(err, HD_ERR_MEMORY, -1, "%s: no memory for %zu bytes", path, size);
+    else
+        s = read_all(fd, data, size, path, err);
+    close(fd);
+    HD_TRY(s);
+    *out = data;
+    *bytes = size;
+    return HD_OK;
+}
+
+bool hd_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool hd_file_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)
+{
+    w->fd = -1;
+    int const n = snprintf(w->path, sizeof w->path, "%s", path);
+    if (n < 0 || (size_t)n >= sizeof w->path)
+        HD_FAIL(err, HD_ERR_INVALID, "output path is too long");
+    snprintf(w->temporary, sizeof w->temporary, "%s.part-%ld", path, (long)getpid());
+    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (w->fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
+    return HD_OK;
+}
+
+static hd_status put_failed(const hd_file_writer *w, hd_error *err)
+{
+    HD_FAIL(err, HD_ERR_IO, "%s: write failed: %s", w->path, strerror(errno));
+}
+
+hd_status hd_file_put(hd_file_writer *w, const void *data, size_t bytes, hd_error *err)
+{
+    for (const char *p = data; bytes;) {
+        ssize_t const n = write(w->fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return put_failed(w, err);
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return HD_OK;
+}
+
+hd_status hd_file_put_at(hd_file_writer *w, int64_t offset, const void *data, size_t bytes,
+                         hd_error *err)
+{
+    for (const char *p = data; bytes;) {
+        ssize_t const n = pwrite(w->fd, p, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return put_failed(w, err);
+        p += n;
+        offset += n;
+        bytes -= (size_t)n;
+    }
+    return HD_OK;
+}
+
+hd_status hd_file_commit(hd_file_writer *w, hd_error *err)
+{
+    bool const synced = fsync(w->fd) == 0;
+    bool const closed = close(w->fd) == 0;
+    w->fd = -1;
+    if (synced && closed && rename(w->temporary, w->path) == 0) return HD_OK;
+    hd_status const s = put_failed(w, err);
+    unlink(w->temporary);
+    return s;
+}
+
+void hd_file_abort(hd_file_writer *w)
+{
+    if (w->fd < 0) return;
+    close(w->fd);
+    w->fd = -1;
+    unlink(w->temporary);
+}

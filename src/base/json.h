@@ -1,0 +1,32 @@
+#ifndef HD_BASE_JSON_H
+#define HD_BASE_JSON_H
+
+#include <json-c/json.h>
+
+#include "base/memory.h"
+
+/* Reading JSON through json-c, with what it leaves open settled once: depth and size are
+ * bounded before it runs, the text must be UTF-8, nothing may follow the value, and an
+ * integer beyond 64 bits, which json-c would silently clamp, keeps its digits (see
+ * hd_json_big_integer) or is refused. */
+
+HD_BEGIN_C
+
+#define HD_JSON_MAX_DEPTH 200
+
+typedef enum hd_json_flags {
+    HD_JSON_STRICT = 0,      /* RFC 8259; integers beyond 64 bits are HD_ERR_FORMAT        */
+    HD_JSON_PYTHON = 1 << 0, /* also NaN, Infinity, -Infinity; big integers keep their digits */
+    HD_JSON_UNIQUE = 1 << 1  /* a name twice in one object is HD_ERR_FORMAT; else the last wins */
+} hd_json_flags;
+
+/* Parses text [bytes].
+ * owns     *out is the caller's: json_object_put
+ * returns  HD_ERR_FORMAT with err->where the byte; `what` names the source in the message   */
+hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsigned flags,
+                        const char *what, hd_error *err);
+/* The digits of an integer beyond 64 bits as they stood in the text, else NULL. */
+const char *hd_json_big_integer(const json_object *v);
+
+HD_END_C
+#endif
