@@ -1,0 +1,21 @@
+#ifndef HD_CHECKPOINT_NAMES_H
+#define HD_CHECKPOINT_NAMES_H
+
+#include "base/status.h"
+
+/* Three naming schemes are in use for the same tensors (doc/checkpoints.md); everything above
+ * this folder knows the official one only. */
+
+HD_BEGIN_C
+
+#define HD_NAME_MAX 512 /* bytes of a tensor name with its NUL */
+
+/* Writes the official name of a tensor that a file calls `name`; a name that no scheme knows
+ * comes out as it is, without a leading "model.".  Suffixes (scale, weight_scale_2, ...) keep
+ * their spelling, because they tell the number format.
+ * out      [cap]; HD_NAME_MAX suffices for every name shorter than HD_NAME_MAX
+ * returns  false when `name` or the result is too long                                     */
+bool hd_name_official(char *out, size_t cap, const char *name);
+
+HD_END_C
+#endif
