@@ -1,0 +1,19 @@
+#include "ops/attn_sparse.h"
+
+static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    const hd_attn_sparse_args *const a = args;
+    int32_t                          n = 0;
+    out[n++] = HD_OPERAND(attn_sparse, q, HD_IN, HD_F32, a->t, a->h, a->d);
+    out[n++] = HD_OPERAND(attn_sparse, win, HD_IN, HD_F32, a->n_seq, a->win_cap, a->d);
+    if (a->group > 0)
+        out[n++] = HD_OPERAND(attn_sparse, rows, HD_IN, HD_F32, a->n_seq, a->row_cap, a->d);
+    if (a->k > 0) out[n++] = HD_OPERAND(attn_sparse, ids, HD_IN, HD_I32, a->t, a->k);
+    out[n++] = HD_OPERAND(attn_sparse, sink, HD_IN, HD_F32, a->h);
+    out[n++] = HD_OPERAND(attn_sparse, pos, HD_IN, HD_I32, a->t);
+    out[n++] = HD_OPERAND(attn_sparse, seq, HD_IN, HD_I32, a->t);
+    out[n++] = HD_OPERAND(attn_sparse, y, HD_OUT, HD_F32, a->t, a->h, a->d);
+    return n;
+}
+
+const hd_op hd_op_attn_sparse = {"attn_sparse", sizeof(hd_attn_sparse_args), describe};

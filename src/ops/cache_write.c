@@ -1,0 +1,14 @@
+#include "ops/cache_write.h"
+
+static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    const hd_cache_write_args *const a = args;
+    int32_t                          n = 0;
+    out[n++] = HD_OPERAND(cache_write, x, HD_IN, HD_F32, a->t, a->d);
+    out[n++] = HD_OPERAND(cache_write, pos, HD_IN, HD_I32, a->t);
+    out[n++] = HD_OPERAND(cache_write, seq, HD_IN, HD_I32, a->t);
+    out[n++] = HD_OPERAND(cache_write, pool, HD_INOUT, HD_F32, a->n_seq, a->cap, a->d);
+    return n;
+}
+
+const hd_op hd_op_cache_write = {"cache_write", sizeof(hd_cache_write_args), describe};

@@ -1,0 +1,41 @@
+#ifndef HD_OPS_GEMM_H
+#define HD_OPS_GEMM_H
+
+#include "ops/op.h"
+
+HD_BEGIN_C
+
+/* gemm_<format>: multiplies activations by a weight matrix, or by g matrices side by side.
+ *
+ *   y[t, q*n + i] = sum_j W[q*n + i, j] * x[t, q*k + j]        for each group q < g
+ *
+ * W[i,j], by the format in the op's name:
+ *   f32     w[i,j]
+ *   bf16    w[i,j]
+ *   fp8     e4m3(w[i,j]) * sf[i/128, j/128]
+ *   mxfp4   e2m1(w[i,j]) * 2^(sf[i, j/32] - 127)
+ *   nvfp4   e2m1(w[i,j]) * e4m3(sf[i, j/16]) * w_scale
+ *
+ * layout    four-bit codes two a byte along k, the low nibble first
+ * numerics  products and sums in f32 or wider, any order; one rounding at y; a row of y
+ *           depends on its row of x alone, whatever t is
+ * aliasing  none
+ * limits    k % 32 == 0 for mxfp4, k % 16 == 0 for nvfp4; w and sf hold no NaN code */
+typedef struct hd_gemm_args {
+    const float *x;  /* [t, g*k]                                         in              */
+    const void  *w;  /* [g*n, k] f32, bf16 or e4m3 bytes; [g*n, k/2] four-bit     in      */
+    const void  *sf; /* fp8 [(g*n+127)/128, (k+127)/128] f32; mxfp4 [g*n, k/32] e8m0;
+                        nvfp4 [g*n, k/16] e4m3; none for f32 and bf16    in              */
+    float  *y;       /* [t, g*n]                                         out             */
+    int32_t t, n, k, g;
+    float   w_scale; /* nvfp4: one for the tensor */
+} hd_gemm_args;
+
+typedef hd_gemm_args hd_gemm_f32_args;
+typedef hd_gemm_args hd_gemm_bf16_args;
+typedef hd_gemm_args hd_gemm_fp8_args;
+typedef hd_gemm_args hd_gemm_mxfp4_args;
+typedef hd_gemm_args hd_gemm_nvfp4_args;
+
+HD_END_C
+#endif

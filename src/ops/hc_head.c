@@ -1,0 +1,15 @@
+#include "ops/hc_head.h"
+
+static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    const hd_hc_head_args *const a = args;
+    int32_t                      n = 0;
+    out[n++] = HD_OPERAND(hc_head, s, HD_IN, HD_F32, a->t, a->m, a->d);
+    out[n++] = HD_OPERAND(hc_head, fn, HD_IN, HD_F32, a->m, (int64_t)a->m * a->d);
+    out[n++] = HD_OPERAND(hc_head, base, HD_IN, HD_F32, a->m);
+    out[n++] = HD_OPERAND(hc_head, scale, HD_IN, HD_F32, 1);
+    out[n++] = HD_OPERAND(hc_head, x, HD_OUT, HD_F32, a->t, a->d);
+    return n;
+}
+
+const hd_op hd_op_hc_head = {"hc_head", sizeof(hd_hc_head_args), describe};

@@ -1,0 +1,15 @@
+#include "ops/quant_nvfp4.h"
+
+static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    const hd_quant_nvfp4_args *const a = args;
+    int32_t                          n = 0;
+    out[n++] = HD_OPERAND(quant_nvfp4, x, HD_IN, HD_F32, a->t, a->k);
+    if (a->has_ids) out[n++] = HD_OPERAND(quant_nvfp4, ids, HD_IN, HD_I32, a->t, a->s);
+    out[n++] = HD_OPERAND(quant_nvfp4, scale, HD_IN, HD_F32, a->e);
+    out[n++] = HD_OPERAND(quant_nvfp4, y, HD_OUT, HD_F32, a->t, a->s, a->k);
+    out[n++] = HD_OPERAND(quant_nvfp4, saturated, HD_OUT, HD_I32, a->t, a->s);
+    return n;
+}
+
+const hd_op hd_op_quant_nvfp4 = {"quant_nvfp4", sizeof(hd_quant_nvfp4_args), describe};

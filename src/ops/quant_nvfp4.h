@@ -1,0 +1,30 @@
+#ifndef HD_OPS_QUANT_NVFP4_H
+#define HD_OPS_QUANT_NVFP4_H
+
+#include "ops/op.h"
+
+HD_BEGIN_C
+
+/* quant_nvfp4: rounds activations to what NVFP4 can hold, one copy for each expert that a
+ * token goes to.
+ *
+ *   over each block of 16:  sb = e4m3(amax / 6 / g) saturating at 448
+ *   y[t,s] = e2m1(x[t] / (sb * g)) * sb * g          0 for the block when sb is 0
+ *   g = scale[ids[t,s]]; without has_ids s is 1 and g = scale[0]
+ *   g = 0 asks for a dynamic one: the row's amax / (6 * 448), 1 for a row of zeros
+ *
+ * numerics  exact: nearest, ties to even code; saturation counted in blocks
+ * special   a row of zeros gives zeros; NaN and infinity stay what they are
+ * limits    k % 16 == 0; scale finite, >= 0; 0 <= ids < e */
+typedef struct hd_quant_nvfp4_args {
+    const float   *x;         /* [t, k]    in                                              */
+    const int32_t *ids;       /* [t, s]    in   only when has_ids                           */
+    const float   *scale;     /* [e]       in   global scales, amax / (6 * 448), or 0       */
+    float         *y;         /* [t, s, k] out                                              */
+    int32_t       *saturated; /* [t, s]    out  blocks whose scale was above 448            */
+    int32_t        t, s, k, e;
+    bool           has_ids;
+} hd_quant_nvfp4_args;
+
+HD_END_C
+#endif

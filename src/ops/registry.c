@@ -1,0 +1,63 @@
+#include "ops/op.h"
+
+#include <string.h>
+
+const hd_kernel hd_kernels[] = {
+#define OP(op)
+#define KERNEL(op, impl, isa) \
+    {&hd_op_##op, #op "_" #impl, HD_ISA_##isa, hd_##op##_##impl##_supports, hd_##op##_##impl},
+#include "ops/kernels.def"
+#undef OP
+#undef KERNEL
+};
+const int32_t hd_n_kernels = (int32_t)(sizeof hd_kernels / sizeof hd_kernels[0]);
+
+const hd_op *const hd_ops[] = {
+#define OP(op) &hd_op_##op,
+#define KERNEL(op, impl, isa)
+#include "ops/kernels.def"
+#undef OP
+#undef KERNEL
+};
+const int32_t hd_n_ops = (int32_t)(sizeof hd_ops / sizeof hd_ops[0]);
+
+const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask)
+{
+    for (int32_t i = 0; i < hd_n_kernels; i++) {
+        const hd_kernel *const k = &hd_kernels[i];
+        if (k->op == op && (k->isa & isa_mask) && k->supports(args)) return k;
+    }
+    return NULL;
+}
+
+size_t hd_dtype_bytes(hd_dtype t)
+{
+    static const size_t bytes[] = {[HD_F32] = 4, [HD_BF16] = 2, [HD_U8] = 1, [HD_I32] = 4};
+    return bytes[t];
+}
+
+int64_t hd_operand_rows(const hd_operand *o)
+{
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < o->rank; i++) rows *= o->shape[i];
+    return rows;
+}
+
+int64_t hd_operand_cols(const hd_operand *o) { return o->shape[o->rank - 1]; }
+
+int64_t hd_operand_count(const hd_operand *o) { return hd_operand_rows(o) * hd_operand_cols(o); }
+
+void *hd_operand_pointer(const void *args, const hd_operand *o)
+{
+    void *p;
+    memcpy(&p, (const char *)args + o->slot, sizeof p);
+    return p;
+}
+
+hd_operand hd_operand_make(const char *name, hd_role role, hd_dtype dtype, size_t slot,
+                           const int64_t *shape, int32_t rank)
+{
+    hd_operand o = {.name = name, .role = role, .dtype = dtype, .rank = rank, .slot = slot};
+    for (int32_t i = 0; i < rank; i++) o.shape[i] = shape[i];
+    return o;
+}

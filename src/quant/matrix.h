@@ -1,0 +1,32 @@
+#ifndef HD_QUANT_MATRIX_H
+#define HD_QUANT_MATRIX_H
+
+#include "base/status.h"
+
+/* A weight matrix in memory, tagged with its layout: what weights/ makes and ops/ read. */
+
+HD_BEGIN_C
+
+typedef enum hd_format {
+    HD_FMT_NONE,
+    HD_FMT_F32,
+    HD_FMT_BF16,
+    HD_FMT_FP8,
+    HD_FMT_MXFP4,
+    HD_FMT_NVFP4
+} hd_format;
+#define HD_N_FORMATS 6
+const char *hd_format_name(hd_format f); /* "NVFP4" */
+
+typedef struct hd_matrix {
+    hd_format   format;
+    int32_t     n, k;        /* y[n] = W x[k]                                             */
+    const void *w;           /* borrowed from the checkpoint's mapping or the weights arena;
+                                layouts in ops/gemm.h                                     */
+    const void *sf;          /* block scales, NULL for F32 and BF16                       */
+    float       scale;       /* NVFP4: one for the tensor, a multiplier; 1 otherwise      */
+    float       input_scale; /* NVFP4: activations' amax / (6 * 448); 0 when the file has none */
+} hd_matrix;
+
+HD_END_C
+#endif
