@@ -1,1 +1,358 @@
 #include "base/json.h"
+
+#include <json-c/json_visit.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* The text is checked here in full, so errors have exact places and json-c, which builds
+ * the tree, only ever sees good text.  Two things json-c cannot do are arranged on the way:
+ *
+ * - It clamps integers beyond 64 bits.  The copy that it parses has a '.' behind such an
+ *   integer, a spelling that the check refuses and json-c takes for a double whose source
+ *   text it keeps; afterwards the '.' is cut from that text.  A double whose text has digits
+ *   only is then a big integer, and no input can spell one.
+ * - It keeps names as C strings.  A name that holds U+0000 is refused. */
+
+typedef enum expect {
+    EXPECT_VALUE,
+    EXPECT_VALUE_OR_END,
+    EXPECT_NAME,
+    EXPECT_NAME_OR_END,
+    EXPECT_COLON,
+    EXPECT_COMMA_OR_END,
+    EXPECT_NOTHING
+} expect;
+
+typedef struct scan {
+    const char  *text;
+    size_t       bytes, at;
+    unsigned     flags;
+    const char  *what;
+    hd_error    *err;
+    expect       want;
+    int          depth;
+    char         open[HD_JSON_MAX_DEPTH];  /* '[' or '{' of each open level             */
+    json_object *names[HD_JSON_MAX_DEPTH]; /* owned; names seen so far, for HD_JSON_UNIQUE */
+    hd_buffer    copy;                     /* text [0, copied) with big integers marked  */
+    size_t       copied;
+} scan;
+
+static hd_status fail(const scan *s, size_t at, const char *message)
+{
+    return hd_error_set(s->err, HD_ERR_FORMAT, (int64_t)at, "%s: byte %zu: %s", s->what, at,
+                        message);
+}
+
+static hd_status fail_memory(const scan *s, const char *doing)
+{
+    HD_FAIL(s->err, HD_ERR_MEMORY, "%s: out of memory %s %zu bytes of JSON", s->what, doing,
+            s->bytes);
+}
+
+static int peek(const scan *s) { return s->at < s->bytes ? (unsigned char)s->text[s->at] : -1; }
+
+static bool is_digit(int c) { return c >= '0' && c <= '9'; }
+
+static void skip_space(scan *s)
+{
+    while (s->at < s->bytes && strchr(" \t\n\r", s->text[s->at]) && s->text[s->at]) s->at++;
+}
+
+/* ---- strings ---- */
+
+static hd_status scan_escape(scan *s, bool *has_nul)
+{
+    size_t const start = s->at++;
+    int const    c = peek(s);
+    if (c < 0) return fail(s, start, "a string is not closed");
+    s->at++;
+    if (c != 'u')
+        return c && strchr("\"\\/bfnrt", c) ? HD_OK : fail(s, start, "bad escape in a string");
+    unsigned value = 0;
+    for (int i = 0; i < 4; i++, s->at++) {
+        int const h = peek(s);
+        if (is_digit(h))
+            value = value * 16 + (unsigned)(h - '0');
+        else if ((h | 0x20) >= 'a' && (h | 0x20) <= 'f')
+            value = value * 16 + (unsigned)((h | 0x20) - 'a' + 10);
+        else
+            return fail(s, start, "\\u needs four hexadecimal digits");
+    }
+    if (value == 0) *has_nul = true;
+    return HD_OK;
+}
+
+/* Moves from the opening quote past the closing one. */
+static hd_status scan_string(scan *s, bool *has_escape, bool *has_nul)
+{
+    size_t const start = s->at++;
+    *has_escape = *has_nul = false;
+    for (;;) {
+        int const c = peek(s);
+        if (c < 0) return fail(s, start, "a string is not closed");
+        if (c == '"') break;
+        if (c < 0x20) return fail(s, s->at, "control character in a string");
+        if (c == '\\') {
+            *has_escape = true;
+            HD_TRY(scan_escape(s, has_nul));
+            continue;
+        }
+        int const n = hd_utf8_measure(s->text + s->at, s->bytes - s->at);
+        if (n <= 0) return fail(s, s->at, "not UTF-8");
+        s->at += (size_t)n;
+    }
+    s->at++;
+    return HD_OK;
+}
+
+/* Decodes a name, quotes and escapes included in [bytes], through json-c itself, so that
+ * two spellings of one name compare equal exactly when json-c would merge them. */
+static json_object *decode_name(const char *quoted, size_t bytes)
+{
+    json_tokener *const tok = json_tokener_new();
+    json_object *const  name = tok ? json_tokener_parse_ex(tok, quoted, (int)bytes) : NULL;
+    if (tok) json_tokener_free(tok);
+    return name;
+}
+
+static hd_status note_name(scan *s, size_t start)
+{
+    json_object **const names = &s->names[s->depth - 1];
+    json_object *const  name = decode_name(s->text + start, s->at - start);
+    if (!*names) *names = json_object_new_object();
+    const char *const key = name ? json_object_get_string(name) : NULL;
+    hd_status         status = HD_OK;
+    if (!*names || !key)
+        status = fail_memory(s, "reading");
+    else if (json_object_object_get_ex(*names, key, NULL))
+        status = hd_error_set(s->err, HD_ERR_FORMAT, (int64_t)start,
+                              "%s: byte %zu: the name %.100s stands twice in one object", s->what,
+                              start, key);
+    else if (json_object_object_add(*names, key, NULL) != 0)
+        status = fail_memory(s, "reading");
+    json_object_put(name);
+    return status;
+}
+
+static hd_status scan_name(scan *s)
+{
+    size_t const start = s->at;
+    bool         has_escape, has_nul;
+    HD_TRY(scan_string(s, &has_escape, &has_nul));
+    if (has_nul) return fail(s, start, "a name holds U+0000");
+    if (s->flags & HD_JSON_UNIQUE) HD_TRY(note_name(s, start));
+    s->want = EXPECT_COLON;
+    return HD_OK;
+}
+
+/* ---- numbers ---- */
+
+static size_t skip_digits(scan *s)
+{
+    size_t const start = s->at;
+    while (is_digit(peek(s))) s->at++;
+    return s->at - start;
+}
+
+/* Whether digits [n], without a leading zero, fit neither int64_t nor uint64_t. */
+static bool is_big(const char *digits, size_t n, bool is_negative)
+{
+    const char *const most = is_negative ? "9223372036854775808" : "18446744073709551615";
+    size_t const      n_most = strlen(most);
+    return n > n_most || (n == n_most && memcmp(digits, most, n) > 0);
+}
+
+static void mark_big(scan *s)
+{
+    hd_buffer_add(&s->copy, s->text + s->copied, s->at - s->copied);
+    hd_buffer_add(&s->copy, ".", 1);
+    s->copied = s->at;
+}
+
+static hd_status scan_number(scan *s)
+{
+    size_t const start = s->at;
+    bool const   is_negative = peek(s) == '-';
+    s->at += is_negative;
+    size_t const digits = s->at, n = skip_digits(s);
+    if (n == 0 || (n > 1 && s->text[digits] == '0')) return fail(s, start, "bad number");
+    bool is_integer = true;
+    if (peek(s) == '.') {
+        is_integer = false;
+        s->at++;
+        if (skip_digits(s) == 0) return fail(s, start, "bad number");
+    }
+    if (peek(s) == 'e' || peek(s) == 'E') {
+        is_integer = false;
+        s->at++;
+        if (peek(s) == '+' || peek(s) == '-') s->at++;
+        if (skip_digits(s) == 0) return fail(s, start, "bad number");
+    }
+    if (!is_integer || !is_big(s->text + digits, n, is_negative)) return HD_OK;
+    if (!(s->flags & HD_JSON_PYTHON)) return fail(s, start, "an integer does not fit 64 bits");
+    mark_big(s);
+    return HD_OK;
+}
+
+/* ---- structure ---- */
+
+static bool scan_word(scan *s, const char *word)
+{
+    size_t const n = strlen(word);
+    if (s->bytes - s->at < n || memcmp(s->text + s->at, word, n) != 0) return false;
+    s->at += n;
+    return true;
+}
+
+static hd_status scan_scalar(scan *s)
+{
+    int const c = peek(s);
+    bool      has_escape, has_nul;
+    if (c == '"') return scan_string(s, &has_escape, &has_nul);
+    if (scan_word(s, "true") || scan_word(s, "false") || scan_word(s, "null")) return HD_OK;
+    if (s->flags & HD_JSON_PYTHON &&
+        (scan_word(s, "NaN") || scan_word(s, "Infinity") || scan_word(s, "-Infinity")))
+        return HD_OK;
+    if (c == '-' || is_digit(c)) return scan_number(s);
+    return fail(s, s->at, c < 0 ? "the text ends where a value is needed" : "a value is needed");
+}
+
+static hd_status scan_open(scan *s, int c)
+{
+    if (s->depth == HD_JSON_MAX_DEPTH)
+        return hd_error_set(s->err, HD_ERR_FORMAT, (int64_t)s->at,
+                            "%s: byte %zu: nested deeper than %d levels", s->what, s->at,
+                            HD_JSON_MAX_DEPTH);
+    s->open[s->depth++] = (char)c;
+    s->at++;
+    s->want = c == '{' ? EXPECT_NAME_OR_END : EXPECT_VALUE_OR_END;
+    return HD_OK;
+}
+
+static void scan_close(scan *s)
+{
+    json_object **const names = &s->names[--s->depth];
+    json_object_put(*names);
+    *names = NULL;
+    s->at++;
+    s->want = s->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
+}
+
+static hd_status scan_value(scan *s)
+{
+    int const c = peek(s);
+    if (c == '{' || c == '[') return scan_open(s, c);
+    HD_TRY(scan_scalar(s));
+    s->want = s->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
+    return HD_OK;
+}
+
+static hd_status scan_comma(scan *s, int c)
+{
+    bool const in_object = s->open[s->depth - 1] == '{';
+    if (c != ',') return fail(s, s->at, in_object ? "needed: , or }" : "needed: , or ]");
+    s->at++;
+    s->want = in_object ? EXPECT_NAME : EXPECT_VALUE;
+    return HD_OK;
+}
+
+static hd_status scan_token(scan *s)
+{
+    int const  c = peek(s);
+    bool const is_end = s->depth && c == (s->open[s->depth - 1] == '{' ? '}' : ']');
+    switch (s->want) {
+    case EXPECT_COLON:
+        if (c != ':') return fail(s, s->at, "needed: a colon");
+        s->at++;
+        s->want = EXPECT_VALUE;
+        return HD_OK;
+    case EXPECT_COMMA_OR_END:
+    case EXPECT_NAME_OR_END:
+    case EXPECT_VALUE_OR_END:
+        if (!is_end) break;
+        scan_close(s);
+        return HD_OK;
+    default: break;
+    }
+    if (s->want == EXPECT_COMMA_OR_END) return scan_comma(s, c);
+    if (s->want == EXPECT_VALUE || s->want == EXPECT_VALUE_OR_END) return scan_value(s);
+    return c == '"' ? scan_name(s) : fail(s, s->at, "needed: a name in quotes");
+}
+
+static hd_status scan_text(scan *s)
+{
+    while (s->want != EXPECT_NOTHING) {
+        skip_space(s);
+        HD_TRY(scan_token(s));
+    }
+    skip_space(s);
+    if (s->at < s->bytes) return fail(s, s->at, "text after the JSON value");
+    if (s->copied) hd_buffer_add(&s->copy, s->text + s->copied, s->bytes - s->copied);
+    return s->copy.failed ? fail_memory(s, "copying") : HD_OK;
+}
+
+/* ---- json-c ---- */
+
+static int unmark_big(json_object *v, int flags, json_object *parent, const char *key,
+                      size_t *index, void *user)
+{
+    (void)parent, (void)key, (void)index, (void)user;
+    if (flags & JSON_C_VISIT_SECOND || !json_object_is_type(v, json_type_double))
+        return JSON_C_VISIT_RETURN_CONTINUE;
+    char *const  source = json_object_get_userdata(v);
+    size_t const n = source ? strlen(source) : 0;
+    if (n && source[n - 1] == '.') source[n - 1] = 0;
+    return JSON_C_VISIT_RETURN_CONTINUE;
+}
+
+/* A number at the very end is only known to be complete when something follows it. */
+static json_object *build_tree(json_tokener *tok, const char *text, size_t bytes)
+{
+    json_object *v = json_tokener_parse_ex(tok, text, (int)bytes);
+    if (json_tokener_get_error(tok) == json_tokener_continue)
+        v = json_tokener_parse_ex(tok, "\n", 1);
+    return v;
+}
+
+static hd_status build(json_object **out, const scan *s)
+{
+    json_tokener *const tok = json_tokener_new_ex(HD_JSON_MAX_DEPTH + 2);
+    if (!tok) return fail_memory(s, "reading");
+    json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
+    const bool         is_marked = s->copied > 0;
+    json_object *const v =
+        build_tree(tok, is_marked ? s->copy.data : s->text, is_marked ? s->copy.used : s->bytes);
+    enum json_tokener_error const failure = json_tokener_get_error(tok);
+    json_tokener_free(tok);
+    /* The text was checked, so only memory is left to fail. */
+    if (failure != json_tokener_success) return fail_memory(s, "reading");
+    if (is_marked) json_c_visit(v, 0, unmark_big, NULL);
+    *out = v;
+    return HD_OK;
+}
+
+hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsigned flags,
+                        const char *what, hd_error *err)
+{
+    if (bytes >= INT_MAX)
+        HD_FAIL(err, HD_ERR_LIMIT, "%s: %zu bytes of JSON; at most %d can be read", what, bytes,
+                INT_MAX - 1);
+    scan s = {.text = text, .bytes = bytes, .flags = flags, .what = what, .err = err};
+
+    hd_status status = scan_text(&s);
+    if (status == HD_OK && s.copy.used >= INT_MAX) status = fail_memory(&s, "copying");
+    if (status == HD_OK) status = build(out, &s);
+    for (int i = 0; i < s.depth; i++) json_object_put(s.names[i]);
+    hd_buffer_free(&s.copy);
+    return status;
+}
+
+const char *hd_json_big_integer(const json_object *v)
+{
+    if (!json_object_is_type(v, json_type_double)) return NULL;
+    /* json-c keeps the text of a double that it parsed as the object's userdata. */
+    const char *const source = json_object_get_userdata((json_object *)(uintptr_t)v);
+    return source && source[strspn(source, "-0123456789")] == 0 ? source : NULL;
+}

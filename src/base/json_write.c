@@ -1,0 +1,40 @@
+#include "base/json_write.h"
+
+#include "base/utf8.h"
+
+static void write_escape(hd_buffer *out, unsigned c)
+{
+    switch (c) {
+    case '"': hd_buffer_text(out, "\\\""); break;
+    case '\\': hd_buffer_text(out, "\\\\"); break;
+    case '\n': hd_buffer_text(out, "\\n"); break;
+    case '\r': hd_buffer_text(out, "\\r"); break;
+    case '\t': hd_buffer_text(out, "\\t"); break;
+    case '\b': hd_buffer_text(out, "\\b"); break;
+    case '\f': hd_buffer_text(out, "\\f"); break;
+    default: hd_buffer_printf(out, "\\u%04x", c); break;
+    }
+}
+
+void hd_json_write_string(hd_buffer *out, const char *text, size_t bytes)
+{
+    hd_buffer_add(out, "\"", 1);
+    size_t kept = 0, at = 0; /* text[kept, at) is still to be copied as it is */
+    while (at < bytes) {
+        unsigned const c = (unsigned char)text[at];
+        int const      n = hd_utf8_measure(text + at, bytes - at);
+        if (n > 0 && c >= 0x20 && c != '"' && c != '\\') {
+            at += (size_t)n;
+            continue;
+        }
+        hd_buffer_add(out, text + kept, at - kept);
+        if (n > 0)
+            write_escape(out, c);
+        else
+            hd_buffer_text(out, "\xEF\xBF\xBD");
+        at += n > 0 ? 1 : n < 0 ? (size_t)-n : bytes - at;
+        kept = at;
+    }
+    hd_buffer_add(out, text + kept, at - kept);
+    hd_buffer_add(out, "\"", 1);
+}
