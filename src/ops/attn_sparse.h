@@ -15,7 +15,7 @@ HD_BEGIN_C
  *
  * numerics  dot products, maximum, sums in f32 or wider, keys in the order above; one rounding at y
  * special   pool rows outside the keys may hold anything
- * limits    win_cap >= window; 0 <= seq < n_seq; ids < row_cap */
+ * limits    win_cap >= window; d <= 1024; 0 <= seq < n_seq; ids < row_cap */
 typedef struct hd_attn_sparse_args {
     const float   *q;    /* [t, h, d]           in                              */
     const float   *win;  /* [n_seq, win_cap, d] in   position q at row q % cap  */
@@ -28,6 +28,8 @@ typedef struct hd_attn_sparse_args {
     int32_t        t, h, d, n_seq, win_cap, row_cap, window, group, k;
     float          scale; /* d^-0.5 */
 } hd_attn_sparse_args;
+
+#define HD_ATTN_MAX_DIM 1024
 
 HD_END_C
 #endif

@@ -16,5 +16,7 @@ typedef struct hd_hadamard_args {
     int32_t t, k;
 } hd_hadamard_args;
 
+#define HD_HADAMARD_MAX 4096
+
 HD_END_C
 #endif
