@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/utf8_scan.h"
 
 /* The text is checked here in full, so errors have exact places and json-c, which builds
  * the tree, only ever sees good text.  Two things json-c cannot do are arranged on the way:
@@ -99,7 +99,7 @@ static hd_status scan_string(scan *s, bool *has_escape, bool *has_nul)
             HD_TRY(scan_escape(s, has_nul));
             continue;
         }
-        int const n = hd_utf8_measure(s->text + s->at, s->bytes - s->at);
+        int const n = hd_utf8_scan_measure(s->text + s->at, s->bytes - s->at);
         if (n <= 0) return fail(s, s->at, "not UTF-8");
         s->at += (size_t)n;
     }

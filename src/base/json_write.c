@@ -1,6 +1,6 @@
 #include "base/json_write.h"
 
-#include "base/utf8.h"
+#include "base/utf8_scan.h"
 
 static void write_escape(hd_buffer *out, unsigned c)
 {
@@ -22,7 +22,7 @@ void hd_json_write_string(hd_buffer *out, const char *text, size_t bytes)
     size_t kept = 0, at = 0; /* text[kept, at) is still to be copied as it is */
     while (at < bytes) {
         unsigned const c = (unsigned char)text[at];
-        int const      n = hd_utf8_measure(text + at, bytes - at);
+        int const      n = hd_utf8_scan_measure(text + at, bytes - at);
         if (n > 0 && c >= 0x20 && c != '"' && c != '\\') {
             at += (size_t)n;
             continue;

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/json_write.h"
-#include "base/utf8.h"
+#include "base/utf8_scan.h"
 
 static json_object *parse_bytes(const char *text, size_t bytes, unsigned flags)
 {
@@ -235,13 +235,13 @@ static void measures_all_of_unicode(void **state)
         for (int i = n - 1, rest = (int)c; i >= 0; i--, rest >>= 6)
             s[i] = (char)(i ? 0x80 | (rest & 0x3F) : (0xF00 >> n & 0xFF) | rest);
         bool const is_surrogate = c >= 0xD800 && c < 0xE000;
-        assert_int_equal(hd_utf8_measure(s, (size_t)n), is_surrogate ? -1 : n);
+        assert_int_equal(hd_utf8_scan_measure(s, (size_t)n), is_surrogate ? -1 : n);
         if (is_surrogate) continue;
-        assert_int_equal(hd_utf8_decode(s, n), c);
-        for (int cut = 1; cut < n; cut++) assert_int_equal(hd_utf8_measure(s, (size_t)cut), 0);
+        assert_int_equal(hd_utf8_scan_decode(s, n), c);
+        for (int cut = 1; cut < n; cut++) assert_int_equal(hd_utf8_scan_measure(s, (size_t)cut), 0);
     }
-    assert_int_equal(hd_utf8_check("ab\x80", 3), 2);
-    assert_int_equal(hd_utf8_measure("\xF0\x9F\x98X", 4), -3);
+    assert_int_equal(hd_utf8_scan_check("ab\x80", 3), 2);
+    assert_int_equal(hd_utf8_scan_measure("\xF0\x9F\x98X", 4), -3);
 }
 
 /* With allocation number n failing, for all n, the call fails cleanly or succeeds. */

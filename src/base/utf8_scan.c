@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "base/utf8_scan.h"
 
 /* Length by lead byte and the range of the second byte, which excludes overlong forms,
  * surrogates and what lies above U+10FFFF (Unicode 15, table 3-7). */
@@ -13,7 +13,7 @@ static int read_lead(unsigned lead, unsigned *low, unsigned *high)
     return 0;
 }
 
-int hd_utf8_measure(const char *text, size_t bytes)
+int hd_utf8_scan_measure(const char *text, size_t bytes)
 {
     if (bytes == 0) return 0;
     unsigned  low, high;
@@ -28,7 +28,7 @@ int hd_utf8_measure(const char *text, size_t bytes)
     return n;
 }
 
-uint32_t hd_utf8_decode(const char *text, int n)
+uint32_t hd_utf8_scan_decode(const char *text, int n)
 {
     static const unsigned char lead_bits[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
 
@@ -37,11 +37,11 @@ uint32_t hd_utf8_decode(const char *text, int n)
     return c;
 }
 
-size_t hd_utf8_check(const char *text, size_t bytes)
+size_t hd_utf8_scan_check(const char *text, size_t bytes)
 {
     size_t at = 0;
     while (at < bytes) {
-        int const n = hd_utf8_measure(text + at, bytes - at);
+        int const n = hd_utf8_scan_measure(text + at, bytes - at);
         if (n <= 0) break;
         at += (size_t)n;
     }
