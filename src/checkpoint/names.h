@@ -13,8 +13,8 @@ HD_BEGIN_C
 /* Writes the official name of a tensor that a file calls `name`; a name that no scheme knows
  * comes out as it is, without a leading "model.".  Suffixes (scale, weight_scale_2, ...) keep
  * their spelling, because they tell the number format.
- * out      [cap]; HD_NAME_MAX suffices for every name shorter than HD_NAME_MAX
- * returns  false when `name` or the result is too long                                     */
+ * out      [cap]
+ * returns  false when the result does not fit or has more than 24 parts */
 bool hd_name_official(char *out, size_t cap, const char *name);
 
 HD_END_C

@@ -19,13 +19,20 @@ typedef struct hd_st_writer {
     hd_pool pool;
 } hd_st_writer;
 
-/* Starts `path` and writes its header: tensors in the order given, `data` and `bytes` of each
- * ignored.  The list may go once this returns.
- * meta     [n_meta] strings of __metadata__, NULL when n_meta is 0
- * owns     on success *w is closed by hd_st_writer_commit or _abort; on failure by nothing
- * returns  HD_ERR_INVALID (name twice or not UTF-8, shape), HD_ERR_IO, HD_ERR_MEMORY      */
-hd_status hd_st_writer_begin(hd_st_writer *w, const char *path, const hd_st_tensor *tensors,
-                             int32_t n, const hd_st_meta *meta, int32_t n_meta, hd_error *err);
+typedef struct hd_st_layout {
+    const hd_st_tensor *tensors; /* [n_tensors] `data` and `bytes` of each are ignored */
+    int32_t             n_tensors;
+    int32_t             n_meta;
+    const hd_st_meta   *meta; /* [n_meta] strings of __metadata__; NULL when n_meta is 0 */
+} hd_st_layout;
+
+/* Starts `path` and writes its header, tensors in the order given.  The layout may go once
+ * this returns.
+ * owns     on success *w is closed by hd_st_writer_commit or _abort; on failure it is closed
+ * returns  HD_ERR_INVALID (name twice or not UTF-8, shape), HD_ERR_LIMIT (header too long),
+ *          HD_ERR_IO, HD_ERR_MEMORY                                                        */
+hd_status hd_st_writer_begin(hd_st_writer *w, const char *path, const hd_st_layout *layout,
+                             hd_error *err);
 /* Writes the data of tensor i, in any order, each once.
  * returns  HD_ERR_INVALID when `bytes` is not its size or it was written before */
 hd_status hd_st_writer_put(hd_st_writer *w, int32_t i, const void *data, size_t bytes,

@@ -1,0 +1,264 @@
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/names.h"
+#include "checkpoint/shard_index.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_NAME      "model.safetensors.index.json"
+#define SINGLE_NAME     "model.safetensors"
+#define MAX_INDEX_BYTES ((size_t)64 << 20) /* the largest published one is near 30 MB */
+#define MAX_PATH        4096
+
+typedef struct shard {
+    const char *name; /* owned by the pool */
+    hd_st_file  file;
+    int32_t     first; /* its tensors are [first, first + file.n_tensors) of the checkpoint */
+} shard;
+
+struct hd_checkpoint {
+    hd_config   config;
+    const char *folder;   /* owned by the pool */
+    shard      *shards;   /* [n_shards] owned by the pool; each file is closed by itself */
+    hd_tensor  *tensors;  /* [n_tensors] owned by the pool */
+    hd_name_map official; /* official name -> index of tensors */
+    int64_t     bytes;
+    int32_t     n_shards, n_tensors;
+    hd_pool     pool;
+};
+
+/* ---- which files ---- */
+
+static hd_status join_path(char out[MAX_PATH], const char *folder, const char *name, hd_error *err)
+{
+    int const n = snprintf(out, MAX_PATH, "%s/%s", folder, name);
+    if (n < 0 || n >= MAX_PATH) HD_FAIL(err, HD_ERR_INVALID, "path of %.200s is too long", name);
+    return HD_OK;
+}
+
+/* Takes names that live as long as the pool. */
+static hd_status set_shards(hd_checkpoint *c, const char *const *names, int32_t n, hd_error *err)
+{
+    if (!(c->shards = hd_pool_alloc(&c->pool, (size_t)n * sizeof *c->shards)))
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shards", n);
+    for (int32_t i = 0; i < n; i++) c->shards[i].name = names[i];
+    c->n_shards = n;
+    return HD_OK;
+}
+
+static bool is_shard_file(const char *name)
+{
+    static const char ending[] = ".safetensors";
+    size_t const      n = strlen(name), e = sizeof ending - 1;
+    return name[0] != '.' && n > e && strcmp(name + n - e, ending) == 0;
+}
+
+/* Adds the names of all shards to `out`, each with its NUL. */
+static hd_status list_folder(hd_buffer *out, int32_t *n, const char *folder, hd_error *err)
+{
+    DIR *const dir = opendir(folder);
+    if (!dir) HD_FAIL(err, HD_ERR_IO, "%s: %s", folder, strerror(errno));
+    *n = 0;
+    for (struct dirent *e; *n <= HD_MAX_SHARDS && (e = readdir(dir));) {
+        if (!is_shard_file(e->d_name)) continue;
+        hd_buffer_add(out, e->d_name, strlen(e->d_name) + 1);
+        ++*n;
+    }
+    closedir(dir);
+    if (out->failed) HD_FAIL(err, HD_ERR_MEMORY, "%s: no memory for its file names", folder);
+    if (*n == 0) HD_FAIL(err, HD_ERR_IO, "%s: no *.safetensors in this folder", folder);
+    if (*n > HD_MAX_SHARDS)
+        HD_FAIL(err, HD_ERR_FORMAT, "%s: more than %d shards", folder, HD_MAX_SHARDS);
+    return HD_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static hd_status take_list(hd_checkpoint *c, const hd_buffer *list, int32_t n, hd_error *err)
+{
+    const char      **names = hd_pool_alloc(&c->pool, (size_t)n * sizeof *names);
+    const char *const text = hd_pool_copy(&c->pool, list->data, list->used);
+    if (!names || !text) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shard names", n);
+    const char *at = text;
+    for (int32_t i = 0; i < n; i++, at += strlen(at) + 1) names[i] = at;
+    qsort(names, (size_t)n, sizeof *names, compare_names);
+    return set_shards(c, names, n, err);
+}
+
+static hd_status use_folder(hd_checkpoint *c, hd_error *err)
+{
+    hd_buffer list = {0};
+    int32_t   n;
+    hd_status s = list_folder(&list, &n, c->folder, err);
+    if (s == HD_OK) s = take_list(c, &list, n, err);
+    hd_buffer_free(&list);
+    return s;
+}
+
+static hd_status use_index(hd_checkpoint *c, hd_shard_index *index, const char *path, hd_error *err)
+{
+    hd_pool   text_pool = {0};
+    char     *text;
+    size_t    bytes;
+    hd_status s = hd_file_read(&text, &bytes, path, MAX_INDEX_BYTES, &text_pool, err);
+    if (s == HD_OK) s = hd_shard_index_parse(index, text, bytes, path, &c->pool, err);
+    hd_pool_free(&text_pool);
+    return s == HD_OK ? set_shards(c, index->shards, index->n_shards, err) : s;
+}
+
+static hd_status find_shards(hd_checkpoint *c, hd_shard_index *index, hd_error *err)
+{
+    char                     path[MAX_PATH];
+    static const char *const single[] = {SINGLE_NAME};
+    HD_TRY(join_path(path, c->folder, INDEX_NAME, err));
+    if (hd_file_exists(path)) return use_index(c, index, path, err);
+    HD_TRY(join_path(path, c->folder, SINGLE_NAME, err));
+    return hd_file_exists(path) ? set_shards(c, single, 1, err) : use_folder(c, err);
+}
+
+/* ---- shards ---- */
+
+static hd_status open_shard(hd_checkpoint *c, shard *s, bool is_indexed, hd_error *err)
+{
+    char path[MAX_PATH];
+    HD_TRY(join_path(path, c->folder, s->name, err));
+    if (is_indexed && !hd_file_exists(path))
+        HD_FAIL(err, HD_ERR_IO, "%s: missing, although %s names it", path, INDEX_NAME);
+    HD_TRY(hd_st_open(&s->file, path, err));
+    s->first = c->n_tensors;
+    if (s->file.n_tensors > INT32_MAX - c->n_tensors)
+        HD_FAIL(err, HD_ERR_LIMIT, "%s: more than %d tensors", c->folder, INT32_MAX);
+    c->n_tensors += s->file.n_tensors;
+    return HD_OK;
+}
+
+static hd_status open_shards(hd_checkpoint *c, bool is_indexed, const hd_log *log, hd_error *err)
+{
+    for (int32_t i = 0; i < c->n_shards; i++) {
+        hd_log_progress(log, "reading headers", i, c->n_shards);
+        HD_TRY(open_shard(c, c->shards + i, is_indexed, err));
+        hd_log_print(log, HD_LOG_DEBUG, "%s: %d tensors", c->shards[i].name,
+                     c->shards[i].file.n_tensors);
+    }
+    hd_log_progress(log, "reading headers", c->n_shards, c->n_shards);
+    return HD_OK;
+}
+
+/* What the index says and the header does not: a tensor in another shard, or in none. */
+static hd_status check_index(const hd_checkpoint *c, const hd_shard_index *index, hd_error *err)
+{
+    for (int32_t i = 0; i < index->n_entries; i++) {
+        const hd_index_entry *const e = index->entries + i;
+        if (!hd_st_find(&c->shards[e->shard].file, e->name))
+            HD_FAIL(err, HD_ERR_FORMAT, "%s/%s: tensor %.200s is not in %s, where it should be",
+                    c->folder, INDEX_NAME, e->name, c->shards[e->shard].name);
+    }
+    return HD_OK;
+}
+
+/* ---- tensors ---- */
+
+static hd_status name_tensor(hd_checkpoint *c, hd_tensor *t, hd_error *err)
+{
+    char official[HD_NAME_MAX];
+    if (!hd_name_official(official, sizeof official, t->st.name))
+        HD_FAIL(err, HD_ERR_FORMAT, "%s: tensor name %.100s... is too long (%zu bytes)",
+                c->shards[t->shard].name, t->st.name, strlen(t->st.name));
+    /* Official files need no second copy. */
+    t->name = strcmp(official, t->st.name) == 0
+                  ? t->st.name
+                  : hd_pool_copy(&c->pool, official, strlen(official));
+    if (!t->name) HD_FAIL(err, HD_ERR_MEMORY, "no memory for tensor names");
+    return HD_OK;
+}
+
+static hd_status report_twins(const hd_checkpoint *c, const int32_t twins[2], hd_error *err)
+{
+    const hd_tensor *const a = c->tensors + twins[0], *const b = c->tensors + twins[1];
+    HD_FAIL(err, HD_ERR_FORMAT, "tensor %.100s is there twice: %.100s in %.80s, %.100s in %.80s",
+            a->name, a->st.name, c->shards[a->shard].name, b->st.name, c->shards[b->shard].name);
+}
+
+static hd_status collect_tensors(hd_checkpoint *c, hd_error *err)
+{
+    if (!(c->tensors = hd_pool_alloc(&c->pool, (size_t)c->n_tensors * sizeof *c->tensors)))
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d tensors", c->n_tensors);
+    HD_TRY(hd_name_map_open(&c->official, c->n_tensors, &c->pool, err));
+    for (int32_t i = 0, at = 0; i < c->n_shards; i++)
+        for (int32_t j = 0; j < c->shards[i].file.n_tensors; j++, at++) {
+            hd_tensor *const t = c->tensors + at;
+            *t = (hd_tensor){.st = c->shards[i].file.tensors[j], .shard = i};
+            HD_TRY(name_tensor(c, t, err));
+            hd_name_map_add(&c->official, t->name, at);
+            c->bytes += (int64_t)t->st.bytes;
+        }
+    int32_t twins[2];
+    return hd_name_map_sort(&c->official, twins) ? HD_OK : report_twins(c, twins, err);
+}
+
+/* ---- open and close ---- */
+
+static hd_status read_folder(hd_checkpoint *c, const char *folder, const hd_log *log, hd_error *err)
+{
+    if (!hd_file_is_folder(folder)) HD_FAIL(err, HD_ERR_IO, "%s: no such folder", folder);
+    if (!(c->folder = hd_pool_copy(&c->pool, folder, strlen(folder))))
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %s", folder);
+    hd_shard_index index = {0};
+    HD_TRY(hd_config_read(&c->config, folder, err));
+    HD_TRY(find_shards(c, &index, err));
+    HD_TRY(open_shards(c, index.n_shards > 0, log, err));
+    HD_TRY(check_index(c, &index, err));
+    HD_TRY(collect_tensors(c, err));
+    hd_log_print(log, HD_LOG_INFO, "%s: %d tensors, %" PRId64 " bytes, %d shards", folder,
+                 c->n_tensors, c->bytes, c->n_shards);
+    if (index.n_shards > 0 && c->n_tensors > index.n_entries)
+        hd_log_print(log, HD_LOG_WARNING, "%s omits %d tensors that the shards hold; they are used",
+                     INDEX_NAME, c->n_tensors - index.n_entries);
+    return HD_OK;
+}
+
+hd_status hd_checkpoint_open(hd_checkpoint **out, const char *folder, const hd_log *log,
+                             hd_error *err)
+{
+    hd_checkpoint *const c = hd_memory_alloc(sizeof *c);
+    if (!c) HD_FAIL(err, HD_ERR_MEMORY, "no memory for a checkpoint");
+    hd_status const s = read_folder(c, folder, log, err);
+    if (s == HD_OK)
+        *out = c;
+    else
+        hd_checkpoint_close(c);
+    return s;
+}
+
+void hd_checkpoint_close(hd_checkpoint *c)
+{
+    if (!c) return;
+    for (int32_t i = 0; i < c->n_shards; i++) hd_st_close(&c->shards[i].file);
+    hd_pool_free(&c->pool);
+    hd_memory_free(c);
+}
+
+const hd_config *hd_checkpoint_config(const hd_checkpoint *c) { return &c->config; }
+const char      *hd_checkpoint_folder(const hd_checkpoint *c) { return c->folder; }
+int32_t          hd_checkpoint_count(const hd_checkpoint *c) { return c->n_tensors; }
+hd_tensor       *hd_checkpoint_at(const hd_checkpoint *c, int32_t i) { return c->tensors + i; }
+int32_t          hd_checkpoint_shards(const hd_checkpoint *c) { return c->n_shards; }
+int64_t          hd_checkpoint_bytes(const hd_checkpoint *c) { return c->bytes; }
+
+hd_tensor *hd_checkpoint_find(const hd_checkpoint *c, const char *official_name)
+{
+    int32_t const i = hd_name_map_find(&c->official, official_name);
+    return i < 0 ? NULL : c->tensors + i;
+}
+
+const char *hd_checkpoint_file_name(const hd_checkpoint *c, int32_t shard_index)
+{
+    return c->shards[shard_index].name;
+}
