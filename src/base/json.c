@@ -349,10 +349,34 @@ hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsig
     return status;
 }
 
+/* json-c's getters take pointers to non-const but change nothing that we see. */
+static json_object *unconst(const json_object *v) { return (json_object *)(uintptr_t)v; }
+
 const char *hd_json_big_integer(const json_object *v)
 {
     if (!json_object_is_type(v, json_type_double)) return NULL;
     /* json-c keeps the text of a double that it parsed as the object's userdata. */
-    const char *const source = json_object_get_userdata((json_object *)(uintptr_t)v);
+    const char *const source = json_object_get_userdata(unconst(v));
     return source && source[strspn(source, "-0123456789")] == 0 ? source : NULL;
+}
+
+const char *hd_json_text(const json_object *v, size_t *bytes)
+{
+    if (!json_object_is_type(v, json_type_string)) return NULL;
+    if (bytes) *bytes = (size_t)json_object_get_string_len(v);
+    return json_object_get_string(unconst(v));
+}
+
+bool hd_json_equals(const json_object *v, const char *text)
+{
+    size_t            bytes;
+    const char *const s = hd_json_text(v, &bytes);
+    return s && bytes == strlen(text) && memcmp(s, text, bytes) == 0;
+}
+
+const json_object *hd_json_member(const json_object *v, const char *name)
+{
+    json_object *member = NULL;
+    if (json_object_is_type(v, json_type_object)) json_object_object_get_ex(v, name, &member);
+    return member;
 }

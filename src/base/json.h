@@ -27,6 +27,13 @@ hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsig
                         const char *what, hd_error *err);
 /* The digits of an integer beyond 64 bits as they stood in the text, else NULL. */
 const char *hd_json_big_integer(const json_object *v);
+/* The text of a string, valid UTF-8 with a NUL behind it, which may also hold NULs; NULL for
+ * any other value.  Borrowed from v; bytes may be NULL. */
+const char *hd_json_text(const json_object *v, size_t *bytes);
+/* Whether v is a string that spells `text`. */
+bool hd_json_equals(const json_object *v, const char *text);
+/* Member `name` of an object; NULL when it is missing or null, or v is no object. */
+const json_object *hd_json_member(const json_object *v, const char *name);
 
 HD_END_C
 #endif
