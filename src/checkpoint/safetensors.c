@@ -209,7 +209,7 @@ static hd_status parse_entry(parse_state *s, const header_entry *e, json_object 
     char what[256]; /* offsets in the parser's messages count from the entry */
     snprintf(what, sizeof what, "%.200s: header entry at byte %zu", s->what, LENGTH_BYTES + e->at);
     hd_status const status =
-        hd_json_parse(out, s->entry.data, s->entry.used, HD_JSON_UNIQUE, what, s->err);
+        hd_json_parse(out, s->entry.data, s->entry.used, HD_JSON_STRICT, what, s->err);
     if (status != HD_OK && s->err && s->err->where > 0)
         s->err->where += (int64_t)(LENGTH_BYTES + e->at) - 1;
     return status;
@@ -361,7 +361,8 @@ static hd_status count_entries(parse_state *s, int64_t *n)
     walk         w;
     for (*n = 0; (w = next_entry(&c, &e)) == WALK_ENTRY;) ++*n;
     if (w == WALK_BAD)
-        FAIL_AT(s, c.at, HD_ERR_FORMAT, "%s: the header is no JSON object of tensors", s->what);
+        FAIL_AT(s, c.at, HD_ERR_FORMAT, "%s: the header is no JSON object of tensors: byte %zu",
+                s->what, LENGTH_BYTES + c.at);
     if (*n > MAX_TENSORS || (uint64_t)*n > s->header.bytes / MIN_TENSOR_BYTES + 1)
         FAIL_AT(s, 0, HD_ERR_FORMAT, "%s: the header names %" PRId64 " tensors in %zu bytes",
                 s->what, *n, s->header.bytes);
