@@ -205,7 +205,7 @@ typedef struct hd_options {
     int32_t         max_tokens; /* context of a session; 0: 4096, or the model's if less   */
     int32_t         n_sessions; /* sessions open at once; 0: 1                            */
     int32_t         chunk;      /* most tokens of one pass; 0: 128                        */
-    bool            has_mtp;    /* also bind the MTP block (error when there is none)     */
+    bool            has_mtp;    /* also bind the MTP block, where the model has one       */
     uint32_t        isa;        /* mask of kernel families; 0: all this machine has       */
     hd_log_fn      *log;        /* NULL: silent                                           */
     hd_progress_fn *progress;   /* NULL: none                                             */

@@ -17,19 +17,23 @@ HD_BEGIN_C
  * numerics  scores in f32 or wider; an id may differ where its score is within tolerance of
  *           the cut
  * limits    s <= e <= 1024, s <= 64; table entries in [0, e) */
-typedef enum hd_scoring { HD_SCORE_SQRTSOFTPLUS, HD_SCORE_SIGMOID, HD_SCORE_SOFTMAX } hd_scoring;
+typedef enum hd_router_score {
+    HD_ROUTER_SQRTSOFTPLUS,
+    HD_ROUTER_SIGMOID,
+    HD_ROUTER_SOFTMAX
+} hd_router_score;
 
 typedef struct hd_router_args {
-    const float   *logits; /* [t, e]     in                          */
-    const float   *bias;   /* [e]        in   only without is_hash   */
-    const int32_t *table;  /* [vocab, s] in   only when is_hash      */
-    const int32_t *token;  /* [t]        in   only when is_hash      */
-    int32_t       *ids;    /* [t, s]     out                         */
-    float         *w;      /* [t, s]     out                         */
-    int32_t        t, s, e, vocab;
-    float          scale; /* routed_scaling_factor */
-    hd_scoring     scoring;
-    bool           is_hash;
+    const float    *logits; /* [t, e]     in                          */
+    const float    *bias;   /* [e]        in   only without is_hash   */
+    const int32_t  *table;  /* [vocab, s] in   only when is_hash      */
+    const int32_t  *token;  /* [t]        in   only when is_hash      */
+    int32_t        *ids;    /* [t, s]     out                         */
+    float          *w;      /* [t, s]     out                         */
+    int32_t         t, s, e, vocab;
+    float           scale; /* routed_scaling_factor */
+    hd_router_score scoring;
+    bool            is_hash;
 } hd_router_args;
 
 #define HD_ROUTER_MAX_EXPERTS 1024

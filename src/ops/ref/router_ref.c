@@ -9,10 +9,10 @@ static void compute_scores(const hd_router_args *a, const float *logits, double 
     double largest = logits[0], sum = 0;
     for (int32_t e = 0; e < a->e; e++) {
         if (logits[e] > largest) largest = logits[e];
-        score[e] = a->scoring == HD_SCORE_SIGMOID ? 1 / (1 + exp(-(double)logits[e]))
+        score[e] = a->scoring == HD_ROUTER_SIGMOID ? 1 / (1 + exp(-(double)logits[e]))
                                                   : sqrt_softplus(logits[e]);
     }
-    if (a->scoring != HD_SCORE_SOFTMAX) return;
+    if (a->scoring != HD_ROUTER_SOFTMAX) return;
     for (int32_t e = 0; e < a->e; e++) sum += score[e] = exp(logits[e] - largest);
     for (int32_t e = 0; e < a->e; e++) score[e] /= sum;
 }
@@ -53,7 +53,7 @@ static void write_weights(const hd_router_args *a, int32_t t, const double *scor
 {
     double sum = 0;
     for (int32_t s = 0; s < a->s; s++) sum += score[ids[s]];
-    if (a->scoring == HD_SCORE_SOFTMAX) sum = 1;
+    if (a->scoring == HD_ROUTER_SOFTMAX) sum = 1;
     for (int32_t s = 0; s < a->s; s++) {
         a->ids[(int64_t)t * a->s + s] = ids[s];
         a->w[(int64_t)t * a->s + s] = (float)(score[ids[s]] / sum * a->scale);

@@ -1,0 +1,75 @@
+#include <math.h>
+
+#include "model/parts.h"
+#include "ops/attn_sparse.h"
+#include "ops/cache_write.h"
+#include "ops/rope_tail.h"
+
+const float *hd_site_freq(const hd_site *s)
+{
+    return s->cache->ratio > 0 ? s->m->freq_yarn : s->m->freq;
+}
+
+static void add_rope(const hd_site *s, const char *label, float *x, int32_t heads, float sign)
+{
+    const hd_config *const c = s->m->config;
+    HD_ADD(s->p, label, rope_tail, .x = x, .freq = hd_site_freq(s), .pos = s->b->pos, .t = s->t,
+           .h = heads, .d = c->head_dim, .dr = c->rope_dim, .group = 1, .sign = sign);
+}
+
+/* The one vector of a token that serves as key and value, into the window. */
+static void add_window_row(const hd_site *s, const float *x)
+{
+    const hd_config *const     c = s->m->config;
+    const hd_cache_pool *const win = &s->cache->win;
+    float *const               kv =
+        HD_LINEAR(s, "kv", .w = &s->w->wkv, .x = x, .t = s->t, .input = HD_INPUT_ROUNDED);
+    hd_add_norm(s, "kv_norm", kv, s->w->kv_norm, s->t, c->head_dim);
+    add_rope(s, "kv_rope", kv, 1, 1);
+    hd_add_row_rounding(s, "kv_round", kv, s->t);
+    HD_ADD(s->p, "kv_ring", cache_write, .x = kv, .pos = s->b->pos, .seq = s->b->seq,
+           .pool = win->data, .t = s->t, .d = win->width, .n_seq = s->m->shape.n_seq,
+           .cap = win->cap, .group = 1);
+}
+
+/* Softmax over window, compressed rows and sink; the output is turned back by its position. */
+static float *add_softmax(const hd_site *s, const float *q, const int32_t *ids)
+{
+    const hd_config *const      c = s->m->config;
+    const hd_layer_cache *const k = s->cache;
+    float *const                o = hd_plan_room(s->p, s->t, (int64_t)c->n_heads * c->head_dim);
+    HD_ADD(s->p, "attn", attn_sparse, .q = q, .win = k->win.data, .rows = k->rows.data, .ids = ids,
+           .sink = s->w->sink, .pos = s->b->pos, .seq = s->b->seq, .y = o, .t = s->t,
+           .h = c->n_heads, .d = c->head_dim, .n_seq = s->m->shape.n_seq, .win_cap = k->win.cap,
+           .row_cap = k->rows.cap, .window = c->window, .group = k->ratio,
+           .k = k->ratio == 4 ? c->index_topk : 0, .scale = (float)(1 / sqrt((double)c->head_dim)));
+    add_rope(s, "attn_unrope", o, c->n_heads, -1);
+    return o;
+}
+
+float *hd_add_attention(const hd_site *s, const float *x)
+{
+    const hd_config *const c = s->m->config;
+    float *const           latent =
+        HD_LINEAR(s, "q_a", .w = &s->w->wq_a, .x = x, .t = s->t, .input = HD_INPUT_ROUNDED);
+    hd_add_norm(s, "q_norm", latent, s->w->q_norm, s->t, c->q_rank);
+    float *const q =
+        HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent, .t = s->t, .input = HD_INPUT_ROUNDED);
+    /* A second norm, of each head and without a weight: both exist. */
+    hd_add_norm(s, "q_head_norm", q, NULL, s->t * c->n_heads, c->head_dim);
+    add_rope(s, "q_rope", q, c->n_heads, 1);
+    add_window_row(s, x);
+    int32_t *ids = NULL;
+    if (s->cache->ratio > 0)
+        hd_add_compressor(s, &(hd_compression){.w = &s->w->compressor,
+                                               .kv = &s->cache->kv,
+                                               .gate = &s->cache->gate,
+                                               .rows = &s->cache->rows,
+                                               .x = x,
+                                               .head = c->head_dim});
+    if (s->cache->ratio == 4) ids = hd_add_indexer(s, x, latent);
+    float *const o = add_softmax(s, q, ids);
+    float *const u =
+        HD_LINEAR(s, "o_a", .w = &s->w->wo_a, .x = o, .t = s->t, .groups = c->o_groups);
+    return HD_LINEAR(s, "o_b", .w = &s->w->wo_b, .x = u, .t = s->t, .input = HD_INPUT_ROUNDED);
+}

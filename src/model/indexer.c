@@ -1,0 +1,36 @@
+#include <math.h>
+
+#include "model/parts.h"
+#include "ops/index_score.h"
+#include "ops/rope_tail.h"
+#include "ops/topk.h"
+
+int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent)
+{
+    const hd_config *const          c = s->m->config;
+    const hd_indexer_weights *const w = &s->w->indexer;
+    const hd_cache_pool *const      keys = &s->cache->index_rows;
+    int32_t const                   h = c->index_heads, d = c->index_dim;
+    float *const                    q =
+        HD_LINEAR(s, "index_q", .w = &w->wq_b, .x = q_latent, .t = s->t, .input = HD_INPUT_ROUNDED);
+    HD_ADD(s->p, "index_q_rope", rope_tail, .x = q, .freq = hd_site_freq(s), .pos = s->b->pos,
+           .t = s->t, .h = h, .d = d, .dr = c->rope_dim, .group = 1, .sign = 1);
+    hd_add_index_rounding(s, "index_q_hadamard", "index_q_round", q, s->t * h);
+    hd_add_compressor(s, &(hd_compression){.w = &w->compressor,
+                                           .kv = &s->cache->index_kv,
+                                           .gate = &s->cache->index_gate,
+                                           .rows = keys,
+                                           .x = x,
+                                           .head = d,
+                                           .is_index = true});
+    float *const   wgt = HD_LINEAR(s, "index_weights", .w = &w->weights_proj, .x = x, .t = s->t);
+    float *const   score = hd_plan_room(s->p, s->t, keys->cap);
+    int32_t *const ids = hd_plan_room(s->p, s->t, c->index_topk);
+    HD_ADD(s->p, "index_score", index_score, .q = q, .wgt = wgt, .keys = keys->data,
+           .pos = s->b->pos, .seq = s->b->seq, .score = score, .t = s->t, .h = h, .d = d,
+           .n_seq = s->m->shape.n_seq, .cap = keys->cap, .group = s->cache->ratio,
+           .scale = (float)(1 / sqrt((double)d * h)));
+    HD_ADD(s->p, "index_topk", topk, .score = score, .pos = s->b->pos, .ids = ids, .t = s->t,
+           .n = keys->cap, .k = c->index_topk, .group = s->cache->ratio);
+    return ids;
+}

@@ -1,0 +1,125 @@
+#include "model/parts.h"
+#include "ops/grouped_gemm.h"
+#include "ops/moe_sum.h"
+#include "ops/quant_fp8.h"
+#include "ops/quant_nvfp4.h"
+#include "ops/router.h"
+#include "ops/swiglu.h"
+
+typedef struct routing {
+    int32_t *ids; /* [t, s] */
+    float   *w;   /* [t, s] */
+} routing;
+
+static routing add_router(const hd_site *s, const float *x)
+{
+    static const hd_router_score scores[] = {
+        [HD_SCORING_SQRTSOFTPLUS] = HD_ROUTER_SQRTSOFTPLUS,
+        [HD_SCORING_SIGMOID] = HD_ROUTER_SIGMOID,
+        [HD_SCORING_SOFTMAX] = HD_ROUTER_SOFTMAX,
+    };
+    const hd_config *const c = s->m->config;
+    int32_t const          k = c->n_experts_used;
+    routing const          r = {hd_plan_room(s->p, s->t, k), hd_plan_room(s->p, s->t, k)};
+    float *const           logits = HD_LINEAR(s, "gate", .w = &s->w->gate, .x = x, .t = s->t);
+    HD_ADD(s->p, "router", router, .logits = logits, .bias = s->w->gate_bias,
+           .table = s->w->tid2eid, .token = s->b->token, .ids = r.ids, .w = r.w, .t = s->t, .s = k,
+           .e = c->n_experts, .vocab = c->n_vocab, .scale = c->routed_scale,
+           .scoring = scores[c->scoring], .is_hash = s->w->tid2eid != NULL);
+    return r;
+}
+
+/* One projection of the routed experts: y [t, k, n] of x [t, xs, k].  W4A4 rounds the input
+ * with each expert's own scale, so every slot then has its own. */
+typedef struct projection {
+    const char       *label, *round_label;
+    const hd_experts *w;
+    const float      *x;
+    const int32_t    *ids;
+    int32_t           xs;
+} projection;
+
+static const float *round_slots(const hd_site *s, const projection *j, int32_t *xs)
+{
+    int32_t const k = s->m->config->n_experts_used;
+    bool const    is_fp = j->w->format == HD_FMT_F32 || j->w->format == HD_FMT_BF16;
+    if (s->m->act == HD_ACT_OFFICIAL && !is_fp) {
+        float *const y = hd_plan_room(s->p, (int64_t)s->t * *xs, j->w->k);
+        HD_ADD(s->p, j->round_label, quant_fp8, .x = j->x, .y = y, .t = s->t * *xs, .k = j->w->k,
+               .block = 128);
+        return y;
+    }
+    if (s->m->act != HD_ACT_NVFP4 || j->w->format != HD_FMT_NVFP4) return j->x;
+    float *const y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->k);
+    HD_ADD(s->p, j->round_label, quant_nvfp4, .x = j->x, .ids = j->ids, .scale = j->w->input_scale,
+           .y = y, .saturated = hd_plan_room(s->p, s->t, k), .t = s->t * *xs, .s = k / *xs,
+           .k = j->w->k, .e = j->w->e, .has_ids = true);
+    *xs = k;
+    return y;
+}
+
+static float *add_projection(const hd_site *s, const projection *j)
+{
+    static const hd_op *const ops[HD_N_FORMATS] = {
+        [HD_FMT_F32] = &hd_op_grouped_gemm_f32,     [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
+        [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,     [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
+        [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
+    };
+    int32_t const              k = s->m->config->n_experts_used;
+    int32_t                    xs = j->xs;
+    const float *const         x = round_slots(s, j, &xs);
+    hd_grouped_gemm_args const a = {.x = x,
+                                    .ids = j->ids,
+                                    .w = j->w->w,
+                                    .sf = j->w->sf,
+                                    .w_scale = j->w->scale,
+                                    .y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->n),
+                                    .t = s->t,
+                                    .s = k,
+                                    .xs = xs,
+                                    .n = j->w->n,
+                                    .k = j->w->k,
+                                    .e = j->w->e};
+    hd_plan_add(s->p, j->label, ops[j->w->format], &a);
+    return a.y;
+}
+
+static float *add_swiglu(const hd_site *s, const char *label, float *gate, const float *up,
+                         const float *w, int32_t rows)
+{
+    HD_ADD(s->p, label, swiglu, .gate = gate, .up = up, .w = w, .y = gate, .r = rows,
+           .n = s->m->config->d_expert, .limit = s->m->config->swiglu_limit, .has_w = w != NULL);
+    return gate;
+}
+
+static float *add_shared_expert(const hd_site *s, const float *x)
+{
+    float *const gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = x, .t = s->t,
+                                  .input = HD_INPUT_ROUNDED);
+    float *const up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = x, .t = s->t,
+                                .input = HD_INPUT_ROUNDED);
+    float *const h = add_swiglu(s, "shared_swiglu", gate, up, NULL, s->t);
+    return HD_LINEAR(s, "shared_w2", .w = &s->w->shared_w2, .x = h, .t = s->t,
+                     .input = HD_INPUT_ROUNDED);
+}
+
+/* The released code multiplies the routing weight in front of w2, where its rounding sees it;
+ * everything else behind w2.  Without rounding the two are equal. */
+float *hd_add_moe(const hd_site *s, const float *x)
+{
+    const hd_config *const c = s->m->config;
+    int32_t const          k = c->n_experts_used;
+    bool const             w_first = s->m->act == HD_ACT_OFFICIAL;
+    routing const          r = add_router(s, x);
+    projection const       w1 = {"w1", "w1_in", &s->w->w1, x, r.ids, 1};
+    projection const       w3 = {"w3", "w3_in", &s->w->w3, x, r.ids, 1};
+    float *const           gate = add_projection(s, &w1);
+    float *const           up = add_projection(s, &w3);
+    float *const           h = add_swiglu(s, "swiglu", gate, up, w_first ? r.w : NULL, s->t * k);
+    projection const       w2 = {"w2", "w2_in", &s->w->w2, h, r.ids, k};
+    float *const           y = add_projection(s, &w2);
+    float *const           out = add_shared_expert(s, x);
+    HD_ADD(s->p, "moe_sum", moe_sum, .y = y, .w = r.w, .shared = out, .out = out, .t = s->t, .s = k,
+           .d = c->d_model, .has_w = !w_first);
+    return out;
+}

@@ -1,0 +1,85 @@
+#ifndef HD_MODEL_PARTS_H
+#define HD_MODEL_PARTS_H
+
+#include "model/model.h"
+
+/* The parts of a forward pass, shared inside model/.  Each appends its steps to p. */
+
+HD_BEGIN_C
+
+/* What every part needs: the plan, the model, the pass and its size. */
+typedef struct hd_site {
+    hd_plan                *p;
+    const hd_model         *m;
+    const hd_pass          *b;
+    const hd_layer_weights *w;
+    const hd_layer_cache   *cache;
+    int32_t                 t;
+} hd_site;
+
+/* Whether the released code rounds in front of a matrix once it is quantized. */
+typedef enum hd_input { HD_INPUT_PLAIN, HD_INPUT_ROUNDED } hd_input;
+
+/* y [t, w->n] = W round(x), with the rounding that the activation mode asks for in front
+ * of this matrix; `labels` are the step's and the rounding step's. */
+typedef struct hd_linear {
+    const char      *label, *round_label;
+    const hd_matrix *w;
+    const float     *x;      /* [t, groups * w->k] */
+    float           *y;      /* [t, w->n]; NULL: room from the act arena */
+    int32_t          t;      /* rows */
+    int32_t          groups; /* side by side; 0 for one matrix */
+    hd_input         input;
+} hd_linear;
+float *hd_add_linear(const hd_site *s, const hd_linear *l);
+#define HD_LINEAR(site, name, ...) \
+    hd_add_linear((site), &(hd_linear){.label = (name), .round_label = name "_in", __VA_ARGS__})
+
+/* RMSNorm of rows wide d, in place; w NULL for none. */
+void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,
+                 int32_t d);
+/* Rounds rows of a KV cache in place, when the mode asks for it. */
+void hd_add_row_rounding(const hd_site *s, const char *label, float *x, int32_t rows);
+/* Hadamard and FP4 rounding of indexer rows in place, when the mode asks for it. */
+void hd_add_index_rounding(const hd_site *s, const char *label, const char *round_label, float *x,
+                           int32_t rows);
+
+/* Streams -> x -> block -> streams: opens with hc_pre and the norm, closes with hc_post. */
+typedef struct hd_mixed {
+    float *x; /* [t, d] the block's input, normalised */
+    float *post, *comb;
+} hd_mixed;
+hd_mixed hd_add_hc_pre(const hd_site *s, const char *label, const char *norm_label,
+                       const hd_hc_weights *w, const float *norm);
+void     hd_add_hc_post(const hd_site *s, const char *label, const hd_mixed *mixed, const float *y);
+
+/* Compressed rows of the pass's tokens into `rows`; head wide, for attention or the indexer. */
+typedef struct hd_compression {
+    const hd_compressor_weights *w;
+    const hd_cache_pool         *kv, *gate, *rows;
+    const float                 *x; /* [t, d] */
+    int32_t                      head;
+    bool                         is_index;
+} hd_compression;
+void hd_add_compressor(const hd_site *s, const hd_compression *c);
+
+/* Rows that each token attends to, [t, index_topk]. */
+int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent);
+float   *hd_add_attention(const hd_site *s, const float *x); /* [t, d] -> [t, d] */
+float   *hd_add_moe(const hd_site *s, const float *x);       /* [t, d] -> [t, d] */
+/* One layer over s->b->streams. */
+void hd_add_block(const hd_site *s);
+/* hc_head, norm and the output matrix for n rows of streams that start at row `first`. */
+typedef struct hd_head {
+    const hd_hc_weights *hc;
+    const float         *norm;
+    const float         *streams;
+    int32_t              first, n;
+} hd_head;
+void hd_add_head(const hd_site *s, const hd_head *h);
+
+/* Frequencies of the site's layer. */
+const float *hd_site_freq(const hd_site *s);
+
+HD_END_C
+#endif

@@ -1,0 +1,32 @@
+#ifndef HD_WEIGHTS_TENSOR_TAKE_H
+#define HD_WEIGHTS_TENSOR_TAKE_H
+
+#include "checkpoint/names.h"
+#include "weights/weights.h"
+
+/* Takes single tensors and whole matrices out of a checkpoint, ticking each once.  `name` is
+ * official and complete for a vector, without the suffix (".weight") for a matrix. */
+
+HD_BEGIN_C
+
+typedef struct hd_taker {
+    hd_checkpoint *ck;
+    hd_weights    *weights; /* its pool holds what is converted, its counts what was found */
+    const hd_log  *log;
+    hd_error      *err;
+} hd_taker;
+
+/* A tensor that may be absent: NULL, and not ticked. */
+hd_tensor *hd_take_peek(const hd_taker *k, const char *name, const char *suffix);
+
+/* F32, BF16 or F16 of the given shape (rows = 0: a plain vector of cols; an [] scalar also
+ * serves as [1]) to f32. */
+hd_status hd_take_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols, const float **out);
+/* I64 or I32 [rows, cols], every entry in [0, limit), to i32. */
+hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
+                      const int32_t **out);
+/* A matrix of n rows and k columns in whatever format its siblings tell. */
+hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out);
+
+HD_END_C
+#endif
