@@ -1,0 +1,153 @@
+#include <math.h>
+
+#include "cases.h"
+#include "ops/attn_sparse.h"
+
+static const struct {
+    int32_t t, h, d, n_seq, win_cap, row_cap, window, group, k;
+} shapes[] = {
+    {1, 8, 128, 1, 160, 100, 128, 4, 64}, /* demo, indexed layer    */
+    {17, 8, 128, 1, 160, 8, 128, 128, 0}, /* demo, compressed layer */
+    {1, 64, 512, 1, 128, 600, 128, 4, 512}, {0, 2, 16, 1, 8, 8, 8, 4, 2},
+    {6, 2, 64, 2, 11, 0, 8, 0, 0}, /* window only */
+    {5, 3, 32, 3, 8, 40, 8, 4, 6},          {6, 2, 32, 1, 16, 20, 4, 4, 0},
+    {4, 1, 48, 2, 5, 9, 5, 1, 3},           {3, 2, 40, 1, 1, 3, 1, 2, 0},
+};
+#define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+
+static void make(const test_case *c, void *args)
+{
+    hd_attn_sparse_args *const a = args;
+    int32_t const              i = c->index, tail = i - N_SHAPES;
+    if (i < N_SHAPES)
+        *a = (hd_attn_sparse_args){.t = shapes[i].t,
+                                   .h = shapes[i].h,
+                                   .d = shapes[i].d,
+                                   .n_seq = shapes[i].n_seq,
+                                   .win_cap = shapes[i].win_cap,
+                                   .row_cap = shapes[i].row_cap,
+                                   .window = shapes[i].window,
+                                   .group = shapes[i].group,
+                                   .k = shapes[i].k};
+    else
+        *a = (hd_attn_sparse_args){.t = 3,
+                                   .h = 1 + i % 3,
+                                   .d = 1 + tail,
+                                   .n_seq = 1,
+                                   .win_cap = 6 + tail % 3,
+                                   .row_cap = 12,
+                                   .window = 1 + tail % 6,
+                                   .group = 4,
+                                   .k = tail % 5};
+    a->scale = (float)(1 / sqrt((double)a->d));
+}
+
+/* The last position, the first, the edge of the window, the wrap of the ring, a late one. */
+static int32_t position(const hd_attn_sparse_args *a, int32_t i)
+{
+    int32_t const last = a->group > 0 ? (a->row_cap + 1) * a->group - 2 : 100000;
+    int32_t const places[] = {last, 0, a->window - 1, a->window, a->win_cap, 2 * a->win_cap + 3};
+    int32_t const p = places[i % 6];
+    return p < last ? p : last;
+}
+
+/* Entry j of the list of token i: spread over what it sees, every fifth place unused. */
+static int32_t listed_row(const hd_attn_sparse_args *a, int32_t i, int32_t j)
+{
+    int32_t const visible = (position(a, i) + 1) / a->group;
+    if (j >= visible || (i % 2 == 1 && j % 5 == 4)) return -1;
+    return visible <= a->k ? j : (int32_t)((int64_t)j * visible / a->k);
+}
+
+/* Keys of token i: entries below win_cap are window rows, win_cap + r is row r. */
+#define MAX_KEYS 2048
+static int32_t list_keys(const hd_attn_sparse_args *a, int32_t i, int32_t *key)
+{
+    int32_t const p = position(a, i), first = p + 1 > a->window ? p + 1 - a->window : 0;
+    int32_t       n = 0;
+    for (int32_t q = first; q <= p; q++) key[n++] = q % a->win_cap;
+    if (a->group == 0) return n;
+    int32_t const rows = a->k > 0 ? a->k : (p + 1) / a->group;
+    for (int32_t j = 0; j < rows; j++) {
+        int32_t const row = a->k > 0 ? listed_row(a, i, j) : j;
+        if (row >= 0) key[n++] = a->win_cap + row;
+    }
+    return n;
+}
+
+/* Pool rows that are no token's key hold NaN.  Wide values are kept where exp still tells
+ * them apart: one key then takes all the weight. */
+static void fill_pool(const hd_attn_sparse_args *a, const hd_operand *o, float *pool, test_case *c)
+{
+    bool const    is_win = test_is(o, "win");
+    int32_t const cap = is_win ? a->win_cap : a->row_cap, base = is_win ? 0 : a->win_cap;
+    int32_t       key[MAX_KEYS];
+    test_fill_nan(pool, hd_operand_count(o));
+    for (int32_t i = 0; i < a->t; i++) {
+        int32_t const n = list_keys(a, i, key);
+        for (int32_t j = 0; j < n; j++) {
+            if (key[j] < base || key[j] >= base + cap) continue;
+            float *const row = pool + ((int64_t)(i % a->n_seq) * cap + key[j] - base) * a->d;
+            for (int32_t e = 0; e < a->d; e++) row[e] = test_value(c);
+        }
+    }
+}
+
+static void fill_ids(const hd_attn_sparse_args *a, int32_t *ids)
+{
+    for (int32_t i = 0; i < a->t; i++)
+        for (int32_t j = 0; j < a->k; j++) ids[i * a->k + j] = listed_row(a, i, j);
+}
+
+static void fill(const void *args, const hd_operand *o, void *data, test_case *c)
+{
+    const hd_attn_sparse_args *const a = args;
+    if (test_is(o, "seq"))
+        test_fill_seq(data, a->t, a->n_seq);
+    else if (test_is(o, "pos"))
+        for (int32_t i = 0; i < a->t; i++) ((int32_t *)data)[i] = position(a, i);
+    else if (test_is(o, "ids"))
+        fill_ids(a, data);
+    else if (test_is(o, "win") || test_is(o, "rows"))
+        fill_pool(a, o, data, c);
+    else if (test_is(o, "sink"))
+        test_fill_range(o, data, c, -5, 5);
+    else
+        test_fill_floats(o, data, c);
+}
+
+static const float *key_data(const hd_attn_sparse_args *a, int32_t i, int32_t key)
+{
+    int32_t const seq = i % a->n_seq;
+    if (key < a->win_cap) return a->win + ((int64_t)seq * a->win_cap + key) * a->d;
+    return a->rows + ((int64_t)seq * a->row_cap + key - a->win_cap) * a->d;
+}
+
+/* A logit is off by the error of its dot product, a weight by twice that, and the output by
+ * that share of the largest key element, and by the roundings of the two sums. */
+static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_attn_sparse_args *const a = r->in;
+    int32_t const                    i = (int32_t)(row / a->h);
+    int32_t                          key[MAX_KEYS];
+    int32_t const                    n = list_keys(a, i, key);
+    double                           largest = 0, logit = 0;
+    for (int32_t j = 0; j < n; j++) {
+        const float *const k = key_data(a, i, key[j]);
+        double             dot = 0;
+        for (int32_t c = 0; c < a->d; c++) {
+            dot += fabs((double)k[c] * a->q[row * a->d + c]);
+            largest = fmax(largest, fabs((double)k[c]));
+        }
+        logit = fmax(logit, dot * a->scale);
+    }
+    double const share = 2 * test_sum_error(a->d) * (logit + 5) + test_sum_error(n + 16);
+    for (int64_t c = 0; c < hd_operand_cols(o); c++) allowed[c] = share * largest;
+}
+
+const hd_cases hd_cases_attn_sparse = {.n = N_SHAPES + 33,
+                                       .patterns = TEST_FINITE & ~(1U << TEST_WIDE),
+                                       .rows = offsetof(hd_attn_sparse_args, t),
+                                       .make = make,
+                                       .fill = fill,
+                                       .limit = limit};

@@ -1,0 +1,62 @@
+#include "kernel_weights.h"
+#include "ops/gemm.h"
+
+static const struct {
+    int32_t t, n, k, g;
+} shapes[] = {{1, 256, 256, 1}, {33, 128, 256, 1}, {1, 512, 4096, 1}, {0, 16, 64, 1},
+              {2, 64, 128, 4},  {5, 24, 96, 3},    {1, 300, 160, 1},  {3, 130, 256, 2},
+              {8, 1, 128, 1},   {64, 5, 64, 1},    {2, 0, 32, 1},     {17, 9, 544, 1}};
+#define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_WIDE   17 /* n = 1 .. 17, t = 1 .. 9           */
+#define N_DEEP   33 /* k = 1 .. 33 elements or blocks    */
+
+static void make_tail(const test_case *c, hd_gemm_args *a)
+{
+    int32_t const i = c->index - N_SHAPES, block = test_weight_block(c->variant);
+    if (i < N_WIDE)
+        *a = (hd_gemm_args){.t = 1 + i % 9, .n = 1 + i, .k = 64, .g = 1};
+    else
+        *a = (hd_gemm_args){.t = 1 + i % 3, .n = 4, .k = block * (1 + i - N_WIDE), .g = 1 + i % 2};
+}
+
+static void make(const test_case *c, void *args)
+{
+    hd_gemm_args *const a = args;
+    int32_t const       i = c->index;
+    if (i < N_SHAPES)
+        *a = (hd_gemm_args){.t = shapes[i].t, .n = shapes[i].n, .k = shapes[i].k, .g = shapes[i].g};
+    else
+        make_tail(c, a);
+    a->w_scale = i & 1 ? 0.0123f : 1.5f;
+}
+
+static void fill(const void *args, const hd_operand *o, void *data, test_case *c)
+{
+    (void)args;
+    if (test_is(o, "x"))
+        test_fill_floats(o, data, c);
+    else
+        test_fill_weights(o, data, c);
+}
+
+static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_gemm_args *const a = r->in;
+    test_matrix const         m = {r->variant, a->k, a->w, a->sf, a->w_scale};
+    int64_t const             cols = hd_operand_cols(o);
+    for (int64_t i = 0; i < cols; i++) {
+        const float *const x = a->x + row * a->g * a->k + i / a->n * a->k;
+        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x);
+    }
+}
+
+#define CASES(format_variant)                                                               \
+    {                                                                                       \
+        .n = N_SHAPES + N_WIDE + N_DEEP, .variant = (format_variant), .patterns = TEST_ALL, \
+        .rows = offsetof(hd_gemm_args, t), .make = make, .fill = fill, .limit = limit       \
+    }
+const hd_cases hd_cases_gemm_f32 = CASES(TEST_F32);
+const hd_cases hd_cases_gemm_bf16 = CASES(TEST_BF16);
+const hd_cases hd_cases_gemm_fp8 = CASES(TEST_FP8);
+const hd_cases hd_cases_gemm_mxfp4 = CASES(TEST_MXFP4);
+const hd_cases hd_cases_gemm_nvfp4 = CASES(TEST_NVFP4);

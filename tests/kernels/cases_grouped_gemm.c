@@ -1,0 +1,78 @@
+#include "kernel_weights.h"
+#include "ops/grouped_gemm.h"
+
+static const struct {
+    int32_t t, s, n, k, e;
+    bool    own; /* each slot has its own input */
+} shapes[] = {{1, 4, 128, 256, 16, false}, {33, 4, 128, 256, 16, false}, {1, 6, 64, 4096, 8, false},
+              {0, 2, 16, 64, 4, true},     {3, 4, 256, 128, 16, true},   {5, 1, 24, 96, 3, false},
+              {4, 3, 130, 160, 5, true},   {9, 2, 7, 64, 1, false},      {40, 2, 8, 32, 2, true},
+              {2, 6, 0, 32, 6, false}};
+#define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_WIDE   17
+#define N_DEEP   17
+
+static void make_tail(const test_case *c, hd_grouped_gemm_args *a)
+{
+    int32_t const i = c->index - N_SHAPES, block = test_weight_block(c->variant);
+    if (i < N_WIDE)
+        *a = (hd_grouped_gemm_args){.t = 1 + i % 4, .s = 2, .n = 1 + i, .k = 64, .e = 4};
+    else
+        *a = (hd_grouped_gemm_args){
+            .t = 2, .s = 1 + i % 3, .n = 4, .k = block * (1 + i - N_WIDE), .e = 3};
+    a->xs = i & 1 ? a->s : 1;
+}
+
+static void make(const test_case *c, void *args)
+{
+    hd_grouped_gemm_args *const a = args;
+    int32_t const               i = c->index;
+    if (i >= N_SHAPES) {
+        make_tail(c, a);
+        return;
+    }
+    *a = (hd_grouped_gemm_args){.t = shapes[i].t,
+                                .s = shapes[i].s,
+                                .xs = shapes[i].own ? shapes[i].s : 1,
+                                .n = shapes[i].n,
+                                .k = shapes[i].k,
+                                .e = shapes[i].e};
+}
+
+/* Experts by chance: some get several tokens, some none. */
+static void fill(const void *args, const hd_operand *o, void *data, test_case *c)
+{
+    const hd_grouped_gemm_args *const a = args;
+    if (test_is(o, "x"))
+        test_fill_floats(o, data, c);
+    else if (test_is(o, "w_scale"))
+        test_fill_range(o, data, c, 0.001f, 2);
+    else if (!test_is(o, "ids"))
+        test_fill_weights(o, data, c);
+    else
+        for (int64_t i = 0; i < hd_operand_count(o); i++)
+            ((int32_t *)data)[i] = test_below(&c->rng, a->e);
+}
+
+static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_grouped_gemm_args *const a = r->in;
+    int32_t const                     e = a->ids[row];
+    test_matrix const                 m = {r->variant, a->k, a->w[e], a->sf ? a->sf[e] : NULL,
+                           a->w_scale ? (double)a->w_scale[e] : 1.0};
+    const float *const                x = a->x + (a->xs == 1 ? row / a->s : row) * a->k;
+    (void)o;
+    for (int32_t i = 0; i < a->n; i++)
+        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x);
+}
+
+#define CASES(format_variant)                                                                 \
+    {                                                                                         \
+        .n = N_SHAPES + N_WIDE + N_DEEP, .variant = (format_variant), .patterns = TEST_ALL,   \
+        .rows = offsetof(hd_grouped_gemm_args, t), .make = make, .fill = fill, .limit = limit \
+    }
+const hd_cases hd_cases_grouped_gemm_f32 = CASES(TEST_F32);
+const hd_cases hd_cases_grouped_gemm_bf16 = CASES(TEST_BF16);
+const hd_cases hd_cases_grouped_gemm_fp8 = CASES(TEST_FP8);
+const hd_cases hd_cases_grouped_gemm_mxfp4 = CASES(TEST_MXFP4);
+const hd_cases hd_cases_grouped_gemm_nvfp4 = CASES(TEST_NVFP4);

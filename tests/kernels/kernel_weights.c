@@ -1,0 +1,82 @@
+#include "kernel_weights.h"
+
+#include <math.h>
+
+#include "quant/bf16.h"
+#include "quant/fp4.h"
+#include "quant/fp8.h"
+
+int32_t test_weight_block(int32_t format)
+{
+    return format == TEST_MXFP4 ? 32 : format == TEST_NVFP4 ? 16 : 1;
+}
+
+/* Values of one size, so that no lost block hides behind larger ones; one in 16 is any code
+ * but NaN. */
+static uint8_t random_e4m3(uint64_t *rng)
+{
+    uint8_t const any = (uint8_t)test_next(rng);
+    if (test_below(rng, 16) == 0 && (any & 0x7F) != 0x7F) return any;
+    return hd_e4m3_encode((double)test_uniform(rng, -448, 448));
+}
+
+/* Around 1; a case of ties also has the smallest scale, a denormal in f32. */
+static uint8_t random_e8m0(test_case *c)
+{
+    int32_t const any = test_below(&c->rng, 64);
+    return (uint8_t)(c->pattern == TEST_TIES && any < 8 ? 0 : 125 + any % 5);
+}
+
+static uint8_t random_byte(const hd_operand *o, test_case *c)
+{
+    bool const is_scale = test_is(o, "sf");
+    if (is_scale && c->variant == TEST_MXFP4) return random_e8m0(c);
+    if (is_scale) return random_e4m3(&c->rng) & 0x7F;
+    return c->variant == TEST_FP8 ? random_e4m3(&c->rng) : (uint8_t)test_next(&c->rng);
+}
+
+static void fill_bytes(const hd_operand *o, uint8_t *data, test_case *c)
+{
+    for (int64_t i = 0; i < hd_operand_count(o); i++) data[i] = random_byte(o, c);
+}
+
+void test_fill_weights(const hd_operand *o, void *data, test_case *c)
+{
+    test_case kind = *c;
+    if (kind.pattern == TEST_SPECIAL) kind.pattern = TEST_UNIFORM;
+    if (o->dtype == HD_U8)
+        fill_bytes(o, data, &kind);
+    else if (test_is(o, "sf"))
+        test_fill_range(o, data, &kind, 0.01f, 2);
+    else
+        test_fill_floats(o, data, &kind);
+    c->rng = kind.rng;
+}
+
+static double e2m1_at(const test_matrix *m, int64_t i, int32_t j)
+{
+    uint8_t const pair = ((const uint8_t *)m->w)[i * (m->k / 2) + j / 2];
+    return hd_e2m1_table[j & 1 ? pair >> 4 : pair & 15];
+}
+
+double test_weight(const test_matrix *m, int64_t i, int32_t j)
+{
+    int64_t const        at = i * m->k + j;
+    const uint8_t *const bytes = m->w, *const sf = m->sf;
+    switch (m->format) {
+    case TEST_F32: return ((const float *)m->w)[at];
+    case TEST_BF16: return hd_bf16_to_f32(((const uint16_t *)m->w)[at]);
+    case TEST_FP8:
+        return (double)hd_e4m3_table[bytes[at]] *
+               ((const float *)m->sf)[i / 128 * ((m->k + 127) / 128) + j / 128];
+    case TEST_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
+    default: return e2m1_at(m, i, j) * hd_e4m3_table[sf[i * (m->k / 16) + j / 16]] * m->scale;
+    }
+}
+
+double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < m->k; j++) sum += fabs(test_weight(m, i, j) * x[j]);
+    return sum;
+}

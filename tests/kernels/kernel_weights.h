@@ -1,0 +1,32 @@
+#ifndef HD_KERNELS_KERNEL_WEIGHTS_H
+#define HD_KERNELS_KERNEL_WEIGHTS_H
+
+#include "cases.h"
+
+/* Weight matrices of all formats, for the cases of gemm and grouped_gemm. */
+
+HD_BEGIN_C
+
+/* Variants of hd_cases. */
+enum { TEST_F32, TEST_BF16, TEST_FP8, TEST_MXFP4, TEST_NVFP4 };
+
+/* Elements along k that cannot be split. */
+int32_t test_weight_block(int32_t format);
+
+/* Fills the operand `w` or `sf`; the pattern of the case shapes f32 and bf16 weights, codes
+ * and scales are always random. */
+void test_fill_weights(const hd_operand *o, void *data, test_case *c);
+
+typedef struct test_matrix {
+    int32_t     format, k;
+    const void *w, *sf;
+    double      scale; /* NVFP4 */
+} test_matrix;
+
+/* W[i,j] by the formula in ops/gemm.h. */
+double test_weight(const test_matrix *m, int64_t i, int32_t j);
+/* Sum over j of |W[i,j] * x[j]|. */
+double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x);
+
+HD_END_C
+#endif

@@ -1,0 +1,133 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_harness.h"
+
+/* Runs every kernel of ops/kernels.def on every case of its op, then the planted faults and
+ * the table of chosen kernels.  Run from the root of the tree. */
+
+static const char usage[] =
+    "usage: test_kernels [--seed N] [--op NAME] [--isa FAMILIES] [--list] [--dispatch]\n";
+
+typedef struct options {
+    uint64_t    seed;
+    const char *op; /* NULL: all */
+    uint32_t    isa;
+    bool        is_list, is_dispatch;
+} options;
+
+typedef struct tally {
+    int64_t passed, failed;
+} tally;
+
+static bool parse_options(options *o, int argc, char **argv)
+{
+    hd_error err = {0};
+    *o = (options){.seed = 1, .isa = hd_cpu_isa()};
+    for (int i = 1; i < argc; i++) {
+        const char *const value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--list") == 0)
+            o->is_list = true;
+        else if (strcmp(argv[i], "--dispatch") == 0)
+            o->is_dispatch = true;
+        else if (strcmp(argv[i], "--seed") == 0 && value)
+            o->seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--op") == 0 && value)
+            o->op = argv[++i];
+        else if (strcmp(argv[i], "--isa") == 0 && value) {
+            if (hd_isa_parse(&o->isa, argv[++i], &err) == HD_OK) continue;
+            fprintf(stderr, "%s\n", err.message);
+            return false;
+        } else {
+            fputs(usage, stderr);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_wanted(const options *o, const hd_op *op)
+{
+    return !o->op || strcmp(o->op, op->name) == 0;
+}
+
+static void count(tally *sum, bool ok)
+{
+    sum->passed += ok;
+    sum->failed += !ok;
+}
+
+static void test_one(const options *o, const hd_kernel *k, const hd_kernel *ref,
+                     const hd_cases *cases, tally *sum)
+{
+    test_report r;
+    test_kernel(k, ref, cases, o->seed, &r);
+    if (r.fault == FAULT_NONE)
+        printf("%-28s %5" PRId64 " cases   worst %.3f of tolerance   seed %" PRIu64 "\n", k->name,
+               r.cases, r.worst, o->seed);
+    else
+        printf("FAILED %s\n", r.message);
+    count(sum, r.fault == FAULT_NONE);
+}
+
+static void test_op(const options *o, int32_t i, tally *sum)
+{
+    const hd_op *const     op = hd_ops[i];
+    const hd_kernel *const ref = test_reference(hd_kernels, hd_n_kernels, op);
+    if (!ref) {
+        printf("FAILED %s: no reference stands last among its kernels\n", op->name);
+        count(sum, false);
+        return;
+    }
+    for (int32_t k = 0; k < hd_n_kernels; k++)
+        if (hd_kernels[k].op == op && (hd_kernels[k].isa & o->isa))
+            test_one(o, &hd_kernels[k], ref, test_all_cases[i], sum);
+}
+
+static int list_kernels(const options *o)
+{
+    for (int32_t k = 0; k < hd_n_kernels; k++) {
+        char names[32];
+        hd_isa_print(hd_kernels[k].isa, names, sizeof names);
+        if (is_wanted(o, hd_kernels[k].op)) printf("%s %s\n", hd_kernels[k].name, names);
+    }
+    return 0;
+}
+
+static int print_dispatch(void)
+{
+    hd_buffer text = {0};
+    test_dispatch_print(UINT32_MAX, &text);
+    bool const ok = !text.failed && text.data && fputs(text.data, stdout) >= 0;
+    hd_buffer_free(&text);
+    return ok ? 0 : 1;
+}
+
+/* What is tested once, not for each op: the harness itself and the choice of kernels. */
+static void test_the_rest(const options *o, tally *sum)
+{
+    int32_t       n;
+    int32_t const missed = test_plants(o->seed, &n);
+    sum->failed += missed;
+    sum->passed += n - missed;
+    printf("planted faults: %d of %d caught\n", n - missed, n);
+    bool const same = test_dispatch_check("tests/golden/dispatch.txt");
+    if (same) printf("dispatch: as in tests/golden/dispatch.txt\n");
+    count(sum, same);
+}
+
+int main(int argc, char **argv)
+{
+    options o;
+    if (!parse_options(&o, argc, argv)) return 2;
+    if (o.is_list) return list_kernels(&o);
+    if (o.is_dispatch) return print_dispatch();
+    tally sum = {0};
+    for (int32_t i = 0; i < hd_n_ops; i++)
+        if (is_wanted(&o, hd_ops[i])) test_op(&o, i, &sum);
+    if (!o.op) test_the_rest(&o, &sum);
+    printf("%" PRId64 " passed, %" PRId64 " failed\n", sum.passed, sum.failed);
+    return sum.failed > 0 || sum.passed == 0;
+}
