@@ -135,7 +135,7 @@ static hd_status check_type(const source *s)
     const char *const  name = type ? json_object_get_string(type) : "deepseek_v4";
     if (strcmp(name, "deepseek_v4") != 0 && strcmp(name, "deepseek_ref") != 0)
         HD_FAIL(s->err, HD_ERR_UNSUPPORTED, "%s: model_type is %.80s, only deepseek_v4 is run",
-                s->what, name);
+                s->what, show(type));
     return HD_OK;
 }
 
