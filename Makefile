@@ -6,7 +6,9 @@
 #   make SAN=1 ...  the same under ASan and UBSan, in build/san
 #   make CC=clang   the same with clang, in build/clang
 
-CC     ?= gcc
+ifeq ($(origin CC),default)
+CC     := gcc
+endif
 PREFIX ?= /usr/local
 FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
 SAN    ?=

@@ -28,8 +28,8 @@ static hd_status open_regular(int *fd, size_t *bytes, const char *path, hd_error
 
 hd_status hd_file_map(hd_file *out, const char *path, hd_error *err)
 {
-    int    fd;
-    size_t bytes;
+    int    fd = -1;
+    size_t bytes = 0;
     HD_TRY(open_regular(&fd, &bytes, path, err));
     void *data = NULL;
     if (bytes) data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -62,8 +62,8 @@ static hd_status read_all(int fd, char *to, size_t bytes, const char *path, hd_e
 hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
                        hd_error *err)
 {
-    int    fd;
-    size_t size;
+    int    fd = -1;
+    size_t size = 0;
     HD_TRY(open_regular(&fd, &size, path, err));
     hd_status s = HD_OK;
     char     *data = NULL;

@@ -17,7 +17,6 @@ typedef struct hd_trace_result {
  * engine has it bound (its input for the last token is the greedy next one).
  *
  * The file holds f32 tensors `logits` [t, vocab], `streams` [layer, t, m, d] after each layer,
- * `mtp.logits`, `mtp.streams` [t, m, d], and each step's outputs as `L03.<label>.<operand>`,
  * `mtp.<label>.<operand>` or `<label>.<operand>`; ids and counts are I32.
  *
  * e        opened with a chunk and a context of at least n tokens; no open session

@@ -66,6 +66,14 @@ static hd_status prepare_plan(hd_engine *e, const hd_pass_run *run, hd_plan_slot
     return HD_OK;
 }
 
+hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err)
+{
+    hd_plan_slot *slot = NULL;
+    HD_TRY(prepare_plan(e, run, &slot, err));
+    *out = &slot->plan;
+    return HD_OK;
+}
+
 hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err)
 {
     hd_plan_slot *slot = NULL;

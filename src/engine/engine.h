@@ -65,6 +65,9 @@ typedef struct hd_pass_run {
     void          *user;
 } hd_pass_run;
 hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err);
+/* The plan that hd_engine_run would run, for who wants to know its steps beforehand; it stays
+ * bound until HD_N_PLANS others were asked for. */
+hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err);
 
 HD_END_C
 #endif
