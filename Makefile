@@ -1,8 +1,9 @@
 # Hadal: one file, no generator.
 #   make            build/hadal, the program
-#   make test       everything that .ci/run checks; one closing line
+#   make everything the tests, the replays of fuzz corpora and the benchmarks too
+#   make test       all that .ci/run checks; one closing line
 #   make check      the rules that no compiler sees
-#   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz
+#   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz-engine
 #   make SAN=1 ...  the same under ASan and UBSan, in build/san
 #   make CC=clang   the same with clang, in build/clang
 
@@ -37,8 +38,9 @@ KERNEL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/*.c))
 SUPPORT_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 FUZZ_SRC  := $(filter-out fuzz/driver.c,$(wildcard fuzz/fuzz_*.c))
 REPLAY    := $(patsubst fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
+BENCH     := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/bench_*.c))
 
-.PHONY: all test tests check fuzz demo install clean
+.PHONY: all everything test tests bench check fuzz demo install clean
 .SECONDARY:
 all: $(BUILD)/hadal
 
@@ -63,6 +65,11 @@ $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/fuzz/driver.o $(BUILD)/libhadal.a
 fuzz:
 	scripts/build_fuzzers.sh
 
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+bench: $(BENCH)
+
+everything: tests bench
 tests: $(BUILD)/hadal $(TESTS) $(REPLAY)
 test:
 	scripts/test.sh
