@@ -25,6 +25,9 @@ typedef enum hd_json_flags {
  * returns  HD_ERR_FORMAT with err->where the byte; `what` names the source in the message   */
 hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsigned flags,
                         const char *what, hd_error *err);
+/* Whether text [bytes] is one JSON value as RFC 8259 has it, whatever the size of its numbers,
+ * and nested no deeper than HD_JSON_MAX_DEPTH. */
+bool hd_json_is_valid(const char *text, size_t bytes);
 /* The digits of an integer beyond 64 bits as they stood in the text, else NULL. */
 const char *hd_json_big_integer(const json_object *v);
 /* The text of a string, valid UTF-8 with a NUL behind it, which may also hold NULs; NULL for
