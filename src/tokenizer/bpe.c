@@ -8,19 +8,25 @@
 
 /* ---- merges ---- */
 
-/* Rows sorted by the right id rather than a hash table: no file can make look-ups slow. */
-static const hd_merge *find_merge(const hd_bpe *b, int32_t left, int32_t right)
+/* The place in b->merges.  Rows sorted by the right id rather than a hash table: no file can
+ * make look-ups slow. */
+static uint32_t find_merge(const hd_bpe *b, int32_t left, int32_t right)
 {
-    uint32_t low = b->row[left], high = b->row[left + 1];
-    while (low < high) {
-        uint32_t const middle = low + (high - low) / 2;
-        if (b->merges[middle].right < right)
-            low = middle + 1;
-        else
-            high = middle;
+    uint32_t const end = b->row[left + 1];
+    uint32_t       low = b->row[left], n = end - low;
+    while (n > 0) {
+        uint32_t const half = n / 2;
+        bool const     is_below = b->right[low + half] < right;
+        low = is_below ? low + half + 1 : low;
+        n = is_below ? n - half - 1 : half;
     }
-    bool const is_found = low < b->row[left + 1] && b->merges[low].right == right;
-    return is_found ? &b->merges[low] : NULL;
+    return low < end && b->right[low] == right ? low : HD_NO_MERGE;
+}
+
+/* Every piece starts with pairs of bytes, and their rows are the longest. */
+static uint32_t find_byte_merge(const hd_bpe *b, const char *two)
+{
+    return b->byte_pair[(unsigned)(unsigned char)two[0] << 8 | (unsigned char)two[1]];
 }
 
 static int compare_merges(const void *a, const void *b)
@@ -48,6 +54,24 @@ static void fill_rows(uint32_t *row, int32_t n_ids, const hd_merge *merges, size
     }
 }
 
+static hd_status build_rows(hd_bpe *b, size_t n, hd_pool *pool, hd_error *err)
+{
+    int32_t const   n_ids = b->vocab->n;
+    uint32_t *const row = hd_pool_alloc(pool, ((size_t)n_ids + 1) * sizeof *row);
+    int32_t *const  right = hd_pool_alloc(pool, n * sizeof *right);
+    uint32_t *const pair = hd_pool_alloc(pool, 256 * 256 * sizeof *pair);
+    if (!row || !right || !pair)
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu merges of %d tokens", n, n_ids);
+    fill_rows(row, n_ids, b->merges, n);
+    for (size_t i = 0; i < n; i++) right[i] = b->merges[i].right;
+    b->row = row;
+    b->right = right;
+    for (int i = 0; i < 256 * 256; i++)
+        pair[i] = find_merge(b, b->byte_id[i >> 8], b->byte_id[i & 255]);
+    b->byte_pair = pair;
+    return HD_OK;
+}
+
 /* ---- short pieces: on the stack, every round looks at all neighbours ---- */
 
 #define MAX_SHORT 64
@@ -59,11 +83,15 @@ typedef struct short_piece {
     uint32_t rank[MAX_SHORT]; /* of that merge, or NO_RANK     */
 } short_piece;
 
-static void rate_pair(const hd_bpe *b, short_piece *p, int32_t i)
+static void rate_pair(const hd_bpe *b, short_piece *p, int32_t i, uint32_t merge)
 {
-    const hd_merge *const m = i + 1 < p->n ? find_merge(b, p->id[i], p->id[i + 1]) : NULL;
-    p->rank[i] = m ? m->rank : NO_RANK;
-    p->made[i] = m ? m->made : 0;
+    p->rank[i] = merge == HD_NO_MERGE ? NO_RANK : b->merges[merge].rank;
+    p->made[i] = merge == HD_NO_MERGE ? -1 : b->merges[merge].made;
+}
+
+static void rate_again(const hd_bpe *b, short_piece *p, int32_t i)
+{
+    rate_pair(b, p, i, i + 1 < p->n ? find_merge(b, p->id[i], p->id[i + 1]) : HD_NO_MERGE);
 }
 
 static int32_t best_pair(const short_piece *p)
@@ -82,15 +110,17 @@ static void join_pair(const hd_bpe *b, short_piece *p, int32_t i)
     memmove(p->id + i + 1, p->id + i + 2, behind);
     memmove(p->made + i + 1, p->made + i + 2, behind);
     memmove(p->rank + i + 1, p->rank + i + 2, behind);
-    rate_pair(b, p, i);
-    if (i > 0) rate_pair(b, p, i - 1);
+    rate_again(b, p, i);
+    if (i > 0) rate_again(b, p, i - 1);
 }
 
 static void merge_short(const hd_bpe *b, const char *piece, size_t bytes, short_piece *p)
 {
     p->n = (int32_t)bytes;
-    for (size_t i = 0; i < bytes; i++) p->id[i] = b->byte_id[(unsigned char)piece[i]];
-    for (int32_t i = 0; i < p->n; i++) rate_pair(b, p, i);
+    for (int32_t i = 0; i < p->n; i++) {
+        p->id[i] = b->byte_id[(unsigned char)piece[i]];
+        rate_pair(b, p, i, i + 1 < p->n ? find_byte_merge(b, piece + i) : HD_NO_MERGE);
+    }
     for (int32_t i = best_pair(p); p->rank[i] != NO_RANK; i = best_pair(p)) join_pair(b, p, i);
 }
 
@@ -137,15 +167,15 @@ static void push_candidate(long_piece *p, uint64_t key)
     p->heap[at] = key;
 }
 
-static const hd_merge *merge_at(const hd_bpe *b, const long_piece *p, int32_t at)
+static uint32_t merge_at(const hd_bpe *b, const long_piece *p, int32_t at)
 {
-    if (at < 0 || p->nodes[at].id < 0 || p->nodes[at].next < 0) return NULL;
+    if (at < 0 || p->nodes[at].id < 0 || p->nodes[at].next < 0) return HD_NO_MERGE;
     return find_merge(b, p->nodes[at].id, p->nodes[p->nodes[at].next].id);
 }
 
-static uint64_t candidate_key(const hd_merge *m, int32_t at)
+static uint64_t candidate_key(const hd_bpe *b, uint32_t merge, int32_t at)
 {
-    return (uint64_t)m->rank << 32 | (uint32_t)at;
+    return (uint64_t)b->merges[merge].rank << 32 | (uint32_t)at;
 }
 
 static void fill_long(const hd_bpe *b, const char *piece, long_piece *p)
@@ -153,9 +183,9 @@ static void fill_long(const hd_bpe *b, const char *piece, long_piece *p)
     for (int32_t i = 0; i < p->n; i++)
         p->nodes[i] = (node){b->byte_id[(unsigned char)piece[i]], i - 1, i + 1 < p->n ? i + 1 : -1};
     p->n_heap = 0;
-    for (int32_t i = 0; i < p->n; i++) {
-        const hd_merge *const m = merge_at(b, p, i);
-        if (m) p->heap[p->n_heap++] = candidate_key(m, i);
+    for (int32_t i = 0; i + 1 < p->n; i++) {
+        uint32_t const merge = find_byte_merge(b, piece + i);
+        if (merge != HD_NO_MERGE) p->heap[p->n_heap++] = candidate_key(b, merge, i);
     }
     for (size_t i = p->n_heap / 2; i-- > 0;) sift_down(p->heap, p->n_heap, i);
 }
@@ -167,20 +197,21 @@ static void join_nodes(const hd_bpe *b, long_piece *p, int32_t at, int32_t made)
     first->next = second->next;
     second->id = -1;
     if (first->next >= 0) p->nodes[first->next].previous = at;
-    const hd_merge *const before = merge_at(b, p, first->previous);
-    const hd_merge *const behind = merge_at(b, p, at);
-    if (before) push_candidate(p, candidate_key(before, first->previous));
-    if (behind) push_candidate(p, candidate_key(behind, at));
+    uint32_t const before = merge_at(b, p, first->previous);
+    uint32_t const behind = merge_at(b, p, at);
+    if (before != HD_NO_MERGE) push_candidate(p, candidate_key(b, before, first->previous));
+    if (behind != HD_NO_MERGE) push_candidate(p, candidate_key(b, behind, at));
 }
 
 static void merge_long(const hd_bpe *b, const char *piece, long_piece *p)
 {
     fill_long(b, piece, p);
     while (p->n_heap) {
-        uint64_t const        key = pop_candidate(p);
-        int32_t const         at = (int32_t)(key & UINT32_MAX);
-        const hd_merge *const m = merge_at(b, p, at);
-        if (m && m->rank == key >> 32) join_nodes(b, p, at, m->made);
+        uint64_t const key = pop_candidate(p);
+        int32_t const  at = (int32_t)(key & UINT32_MAX);
+        uint32_t const merge = merge_at(b, p, at);
+        if (merge != HD_NO_MERGE && b->merges[merge].rank == key >> 32)
+            join_nodes(b, p, at, b->merges[merge].made);
     }
 }
 
@@ -292,11 +323,8 @@ hd_status hd_bpe_build(hd_bpe *b, hd_merge *merges, size_t n, hd_pool *pool, hd_
 {
     qsort(merges, n, sizeof *merges, compare_merges);
     HD_TRY(check_unique(merges, n, err));
-    uint32_t *const row = hd_pool_alloc(pool, ((size_t)b->vocab->n + 1) * sizeof *row);
-    if (!row) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the merges of %d tokens", b->vocab->n);
-    fill_rows(row, b->vocab->n, merges, n);
     b->merges = merges;
-    b->row = row;
+    HD_TRY(build_rows(b, n, pool, err));
     return build_wholes(b, pool, err);
 }
 

@@ -20,12 +20,16 @@ typedef struct hd_whole {
     int32_t  id; /* -1: empty slot */
 } hd_whole;
 
+#define HD_NO_MERGE UINT32_MAX
+
 typedef struct hd_bpe {
     const hd_vocab *vocab;        /* borrowed */
     int32_t         byte_id[256]; /* the token of each byte alone */
-    const hd_merge *merges;       /* sorted by left, then right */
-    const uint32_t *row;          /* [vocab->n + 1] first merge with that left id */
-    hd_whole       *whole;        /* [whole_mask + 1] hash table, or NULL before it is made */
+    const hd_merge *merges;       /* [n] sorted by left, then right */
+    const int32_t  *right;        /* [n] the right ids of `merges`, close together */
+    const uint32_t *row;          /* [vocab->n + 1] the first merge with that left id */
+    const uint32_t *byte_pair;    /* [256 * 256] place in `merges` of two bytes, or HD_NO_MERGE */
+    hd_whole       *whole;        /* [whole_mask + 1] hash table */
     uint32_t        whole_mask;   /* a power of two, less one */
     size_t          whole_bytes;  /* length of the longest token in it */
 } hd_bpe;
