@@ -225,7 +225,8 @@ static hd_pool file_pool;
 static int read_file(void **state)
 {
     (void)state;
-    return hd_file_read(&file_text, &file_bytes, FILE_OF, 1 << 24, &file_pool, NULL);
+    hd_status const s = hd_file_read(&file_text, &file_bytes, FILE_OF, 1 << 24, &file_pool, NULL);
+    return s == HD_OK ? 0 : -1;
 }
 
 static int free_file(void **state)
