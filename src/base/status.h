@@ -25,8 +25,9 @@
         if (try_s_ != HD_OK) return try_s_; \
     } while (0)
 
-/* Sets the error and returns its code: HD_FAIL(err, HD_ERR_FORMAT, "tensor %s: ...", name). */
-#define HD_FAIL(err, code, ...) return hd_error_set((err), (code), -1, __VA_ARGS__)
+/* Sets the error and returns its code: HD_FAIL(err, HD_ERR_FORMAT, "tensor %s: ...", name).
+ * The code stands there twice so that the compiler sees that no HD_OK comes this way. */
+#define HD_FAIL(err, code, ...) return hd_error_set((err), (code), -1, __VA_ARGS__), (code)
 
 HD_BEGIN_C
 
