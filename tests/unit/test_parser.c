@@ -413,10 +413,10 @@ static void says_when_it_is_done(void **state)
 static void long_output_takes_linear_time(void **state)
 {
     (void)state;
-    static const char *const heads[] = {"", "<｜DSML｜invoke name=\"",
-                                        "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"
-                                        "<｜DSML｜parameter name=\"v\" string=\"true\">",
-                                        "<｜DSML｜tool_calls>"};
+    static const char *const heads[] = {
+        "", "<｜DSML｜invoke name=\"",
+        "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"v\" string=\"true\">",
+        "<｜DSML｜tool_calls>"};
     static const char *const bodies[] = {"\n", "<", "</", "<｜", "a\n\n<", "<think>", "\xE2"};
     clock_t const            start = clock();
     for (size_t i = 0; i < 4; i++)
