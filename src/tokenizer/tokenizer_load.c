@@ -27,10 +27,10 @@ static hd_status no_memory(hd_error *err, const char *what, size_t n)
 
 /* ---- the parts of the file ---- */
 
-static json_object *member(const json_object *o, const char *name, json_type type)
+/* A member of the wrong type counts as missing. */
+static const json_object *member(const json_object *o, const char *name, json_type type)
 {
-    json_object *v = NULL;
-    if (json_object_is_type(o, json_type_object)) json_object_object_get_ex(o, name, &v);
+    const json_object *const v = hd_json_member(o, name);
     return json_object_is_type(v, type) ? v : NULL;
 }
 
@@ -121,12 +121,10 @@ static hd_status read_flag(bool *out, const json_object *token, const char *name
 static hd_status read_added(entry *e, const json_object *token, hd_error *err)
 {
     static const char *const refused[] = {"lstrip", "rstrip", "single_word"};
-    json_object *const       content = member(token, "content", json_type_string);
-    if (!content || json_object_get_string_len(content) == 0)
+    e->text = hd_json_text(hd_json_member(token, "content"), &e->bytes);
+    if (!e->text || e->bytes == 0)
         HD_FAIL(err, HD_ERR_FORMAT, "tokenizer: added token %.200s has no content",
                 json_object_to_json_string((json_object *)(uintptr_t)token));
-    e->text = json_object_get_string(content);
-    e->bytes = (size_t)json_object_get_string_len(content);
     e->is_control = true;
     bool is_special = false;
     HD_TRY(read_flag(&is_special, token, "special", err));

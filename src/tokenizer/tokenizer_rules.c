@@ -1,7 +1,5 @@
 #include "tokenizer/tokenizer.h"
 
-#include <string.h>
-
 /* Everything in the file that could change ids or bytes is either what this tokenizer does or
  * refused.  Left out on purpose: `truncation` and `padding` are settings of batch jobs, and a
  * `post_processor` only moves offsets and puts tokens round the text, which prompts write
@@ -18,20 +16,6 @@ static const char *const splits[N_SPLITS][2] = {
     {"\\p{N}{1,3}", NULL},
     {"[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+", NULL},
     {STAGE_3("\\r", "\\n"), STAGE_3("\r", "\n")}};
-
-static json_object *member(const json_object *o, const char *name)
-{
-    json_object *v = NULL;
-    if (json_object_is_type(o, json_type_object)) json_object_object_get_ex(o, name, &v);
-    return v;
-}
-
-static bool is_text(const json_object *v, const char *text)
-{
-    return json_object_is_type(v, json_type_string) &&
-           (size_t)json_object_get_string_len(v) == strlen(text) &&
-           strcmp(json_object_get_string((json_object *)(uintptr_t)v), text) == 0;
-}
 
 static bool is_absent_or_false(const json_object *v)
 {
@@ -51,7 +35,7 @@ static const char *show(const json_object *v)
     return v ? json_object_to_json_string((json_object *)(uintptr_t)v) : "missing";
 }
 
-static json_object *item(const json_object *list, size_t i)
+static const json_object *item(const json_object *list, size_t i)
 {
     bool const is_list = json_object_is_type(list, json_type_array);
     return is_list && i < json_object_array_length(list) ? json_object_array_get_idx(list, i)
@@ -65,8 +49,8 @@ static size_t length(const json_object *list)
 
 static hd_status check_normalizer(const json_object *n, hd_error *err)
 {
-    json_object *const list = member(n, "normalizers");
-    bool const         is_empty = is_text(member(n, "type"), "Sequence") &&
+    const json_object *const list = hd_json_member(n, "normalizers");
+    bool const               is_empty = hd_json_equals(hd_json_member(n, "type"), "Sequence") &&
                           json_object_is_type(list, json_type_array) && length(list) == 0;
     if (n && !is_empty)
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: normalizer %.200s: only none is supported",
@@ -76,25 +60,26 @@ static hd_status check_normalizer(const json_object *n, hd_error *err)
 
 static bool is_split(const json_object *s, const char *const spellings[2])
 {
-    json_object *const regex = member(member(s, "pattern"), "Regex");
-    bool const         is_known =
-        is_text(regex, spellings[0]) || (spellings[1] && is_text(regex, spellings[1]));
-    return is_known && is_text(member(s, "type"), "Split") &&
-           is_text(member(s, "behavior"), "Isolated") && is_absent_or_false(member(s, "invert"));
+    const json_object *const regex = hd_json_member(hd_json_member(s, "pattern"), "Regex");
+    bool const               is_known = hd_json_equals(regex, spellings[0]) ||
+                          (spellings[1] && hd_json_equals(regex, spellings[1]));
+    return is_known && hd_json_equals(hd_json_member(s, "type"), "Split") &&
+           hd_json_equals(hd_json_member(s, "behavior"), "Isolated") &&
+           is_absent_or_false(hd_json_member(s, "invert"));
 }
 
 static bool is_byte_level(const json_object *s)
 {
-    json_object *const use_regex = member(s, "use_regex"); /* absent means true */
-    return is_text(member(s, "type"), "ByteLevel") &&
-           is_absent_or_false(member(s, "add_prefix_space")) && use_regex &&
+    const json_object *const use_regex = hd_json_member(s, "use_regex"); /* absent means true */
+    return hd_json_equals(hd_json_member(s, "type"), "ByteLevel") &&
+           is_absent_or_false(hd_json_member(s, "add_prefix_space")) && use_regex &&
            is_absent_or_false(use_regex);
 }
 
 static hd_status check_splits(const json_object *p, hd_error *err)
 {
-    json_object *const list = member(p, "pretokenizers");
-    if (!is_text(member(p, "type"), "Sequence") || length(list) != N_SPLITS + 1)
+    const json_object *const list = hd_json_member(p, "pretokenizers");
+    if (!hd_json_equals(hd_json_member(p, "type"), "Sequence") || length(list) != N_SPLITS + 1)
         HD_FAIL(err, HD_ERR_UNSUPPORTED,
                 "tokenizer: pre_tokenizer %.200s: want a Sequence of %d, DeepSeek's splits",
                 show(p), N_SPLITS + 1);
@@ -115,32 +100,32 @@ static hd_status check_splits(const json_object *p, hd_error *err)
 static hd_status check_model(const json_object *m, hd_error *err)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    json_object *const       type = member(m, "type");
-    if (type && !is_text(type, "BPE"))
+    const json_object *const type = hd_json_member(m, "type");
+    if (type && !hd_json_equals(type, "BPE"))
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: model type is %.100s: want BPE", show(type));
     for (size_t i = 0; i < 2; i++) {
-        json_object *const affix = member(m, affixes[i]);
-        if (affix && !is_text(affix, ""))
+        const json_object *const affix = hd_json_member(m, affixes[i]);
+        if (affix && !hd_json_equals(affix, ""))
             HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: model %s is %.100s: want none", affixes[i],
                     show(affix));
     }
-    json_object *const dropout = member(m, "dropout");
+    const json_object *const dropout = hd_json_member(m, "dropout");
     if (dropout && !is_zero(dropout))
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: model dropout is %.100s: want none",
                 show(dropout));
-    if (!is_absent_or_false(member(m, "ignore_merges")))
+    if (!is_absent_or_false(hd_json_member(m, "ignore_merges")))
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: model ignore_merges is %.100s: want false",
-                show(member(m, "ignore_merges")));
+                show(hd_json_member(m, "ignore_merges")));
     return HD_OK;
 }
 
 hd_status hd_tokenizer_check_rules(const json_object *file, hd_error *err)
 {
-    HD_TRY(check_model(member(file, "model"), err));
-    HD_TRY(check_normalizer(member(file, "normalizer"), err));
-    HD_TRY(check_splits(member(file, "pre_tokenizer"), err));
-    json_object *const decoder = member(file, "decoder");
-    if (!is_text(member(decoder, "type"), "ByteLevel"))
+    HD_TRY(check_model(hd_json_member(file, "model"), err));
+    HD_TRY(check_normalizer(hd_json_member(file, "normalizer"), err));
+    HD_TRY(check_splits(hd_json_member(file, "pre_tokenizer"), err));
+    const json_object *const decoder = hd_json_member(file, "decoder");
+    if (!hd_json_equals(hd_json_member(decoder, "type"), "ByteLevel"))
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "tokenizer: decoder is %.200s: want ByteLevel",
                 show(decoder));
     return HD_OK;
