@@ -35,12 +35,11 @@ CASES = [
 LINES = [
     ({"id": 7, "text": "<think>"}, {"id": 7, "ids": [2044]}),
     ({"id": "a\"/ü", "text": ""}, {"id": "a\"/ü", "ids": []}),
-    ({"text": "<", "plain": True}, {"ids": [30]}),
-    ({"id": None, "text": "a"}, {"id": None, "ids": [67]}),
-    ({"id": [1, 2.5]}, {"id": [1, 2.5], "error": '"text" is missing or no string'}),
-    ({"id": 1, "text": 5}, {"id": 1, "error": '"text" is missing or no string'}),
-    ({"id": 1, "text": "a", "plain": 0}, {"id": 1, "error": '"plain" is not true or false'}),
-    ([], {"error": "the line is no object"}),
+    ({"text": "<", "plain": True}, {"id": None, "ids": [30]}),
+    ({"id": None, "text": "a\0"}, {"id": None, "ids": [67, 191]}),
+    ({"id": 1}, {"id": 1, "error": "text: missing or no string"}),
+    ({"id": 1, "text": 5}, {"id": 1, "error": "text: missing or no string"}),
+    ({"id": 1, "text": "a", "plain": 0}, {"id": 1, "error": "plain: neither true nor false"}),
 ]
 
 
@@ -63,8 +62,8 @@ def check_lines():
     answers = [json.loads(line) for line in got.stdout.decode().splitlines()]
     if answers[:-1] != [answer for _, answer in LINES] or "error" not in answers[-1]:
         sys.exit(f"tokens --jsonl: {answers}")
-    if got.returncode != 1 or run([MODEL, "--jsonl"], b'{"text":"a"}').returncode != 0:
-        sys.exit("tokens --jsonl: exit status")
+    if got.returncode != 0 or got.stderr:
+        sys.exit(f"tokens --jsonl: {got}")
 
 
 def check_dialogue():
@@ -88,7 +87,7 @@ def main():
         got = run(arguments, b"")
         if got.returncode != status or not got.stderr.startswith(b"hadal: ") or got.stdout:
             sys.exit(f"tokens {arguments}: {got}")
-    print(f"tokens: {len(CASES) + len(LINES)} cases, dialogue, refusals")
+    print(f"{len(CASES) + len(LINES) + 4} passed, 0 failed")
 
 
 if __name__ == "__main__":
