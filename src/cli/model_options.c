@@ -1,0 +1,62 @@
+#include "cli/model_options.h"
+
+#include "base/cpu.h"
+
+/* In the order of hd_act. */
+static const char *const acts[] = {"default", "exact", "official", "nvfp4", NULL};
+
+void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS])
+{
+    hd_option const list[HD_N_MODEL_OPTIONS] = {
+        {.name = "--act", .choice = &m->act, .choices = acts},
+        {.name = "--isa", .isa = &m->isa},
+        {.name = "--quiet", .flag = &m->is_quiet},
+        {.name = "--verbose", .flag = &m->is_verbose},
+        {.name = NULL}};
+    for (int i = 0; i < HD_N_MODEL_OPTIONS; i++) out[i] = list[i];
+}
+
+void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS])
+{
+    hd_option const list[HD_N_SIZE_OPTIONS] = {
+        {.name = "--context", .number = &m->context, .least = 1, .most = INT32_MAX},
+        {.name = "--chunk", .number = &m->chunk, .least = 1, .most = 65536},
+        {.name = NULL}};
+    for (int i = 0; i < HD_N_SIZE_OPTIONS; i++) out[i] = list[i];
+}
+
+static void describe(const hd_model_options *m, const hd_engine *e, hd_screen *screen)
+{
+    char           kernels[64];
+    hd_engine_info info;
+    double const   mib = 1024.0 * 1024.0;
+    hd_engine_info_get(e, &info);
+    hd_isa_print(m->isa ? m->isa : hd_cpu_isa(), kernels, sizeof kernels);
+    hd_screen_note(screen, "%s; activations %s; kernels %s", info.family, hd_act_name(info.act),
+                   kernels);
+    if (!screen->is_verbose) return;
+    hd_screen_note(screen, "%d layers%s, %d ids, context %d, dialect %s", info.n_layers,
+                   info.has_mtp ? " and an MTP block" : "", info.n_vocab, info.max_tokens,
+                   info.dialect == HD_DIALECT_GA ? "ga" : "preview");
+    hd_screen_note(screen, "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB",
+                   (double)info.weight_bytes / mib, (double)info.kv_bytes / mib,
+                   (double)info.act_bytes / mib);
+}
+
+hd_status hd_model_options_open(const hd_model_options *m, hd_screen *screen, hd_engine **out,
+                                hd_error *err)
+{
+    hd_options const o = {.model = m->model,
+                          .act = (hd_act)m->act,
+                          .max_tokens = m->context,
+                          .chunk = m->chunk,
+                          .has_mtp = m->has_mtp,
+                          .isa = m->isa,
+                          .log = hd_screen_on_log,
+                          .progress = hd_screen_on_progress,
+                          .user = screen};
+    hd_status const  s = hd_engine_open(out, &o, err);
+    hd_screen_progress(screen, "", 1, 1);
+    if (s == HD_OK) describe(m, *out, screen);
+    return s;
+}

@@ -1,0 +1,43 @@
+#ifndef HD_CLI_MODEL_OPTIONS_H
+#define HD_CLI_MODEL_OPTIONS_H
+
+#include "cli/options.h"
+#include "cli/screen.h"
+
+/* What every verb that runs a model is told about it. */
+
+HD_BEGIN_C
+
+typedef struct hd_model_options {
+    const char *model; /* the operand */
+    int         act;   /* an hd_act */
+    int32_t     context, chunk;
+    uint32_t    isa; /* 0: all that this machine has */
+    bool        has_mtp;
+    bool        is_verbose, is_quiet;
+} hd_model_options;
+
+/* How help texts describe them. */
+#define HD_HELP_MODEL_OPTIONS                                                                   \
+    "  --act MODE        roundings of activations: exact, official, nvfp4, or default, which\n" \
+    "                    is what the checkpoint was made for\n"                                 \
+    "  --isa LIST        kernel families: ref, avx2, avx512, or all (the default)\n"            \
+    "  --quiet           nothing on standard error but errors\n"                                \
+    "  --verbose         also what was loaded, memory and speed, on standard error\n"
+#define HD_HELP_SIZE_OPTIONS                                                                \
+    "  --context N       most tokens of a sequence; default 4096, or the model's if less\n" \
+    "  --chunk N         most tokens read in one pass; default 128\n"
+
+#define HD_N_MODEL_OPTIONS 5 /* with the end of the list */
+void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
+/* The sizes, for verbs where the user chooses them. */
+#define HD_N_SIZE_OPTIONS 3
+void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS]);
+
+/* Opens the engine and tells on the screen what runs.
+ * owns     *out is the caller's: hd_engine_close */
+hd_status hd_model_options_open(const hd_model_options *m, hd_screen *screen, hd_engine **out,
+                                hd_error *err);
+
+HD_END_C
+#endif
