@@ -113,7 +113,13 @@ void hd_nvfp4_decode(const uint8_t *codes, const uint8_t *scales, double scale, 
                      HD_NVFP4_BLOCK, out + i);
 }
 
-float hd_nvfp4_scale(float amax) { return (float)(amax / (HD_E2M1_MAX * HD_E4M3_MAX)); }
+/* Rounded up: a scale that is too small by half a unit would count as saturated. */
+float hd_nvfp4_scale(float amax)
+{
+    double const exact = amax / (HD_E2M1_MAX * HD_E4M3_MAX);
+    float const  nearest = (float)exact;
+    return nearest < exact ? nextafterf(nearest, INFINITY) : nearest;
+}
 
 /* The E4M3 code of a block's own scale, counting saturation. */
 static uint8_t block_scale(double amax, double scale, int32_t *saturated)

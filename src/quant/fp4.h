@@ -30,7 +30,8 @@ void hd_mxfp4_round(const float *x, float *y, int32_t k);
 #define HD_NVFP4_BLOCK 16
 void hd_nvfp4_decode(const uint8_t *codes, const uint8_t *scales, double scale, int32_t k0,
                      int32_t n, double *out);
-/* The f32 scale that lets a tensor of this largest magnitude just fit: amax / (6 * 448). */
+/* The smallest f32 scale that lets a tensor of this largest magnitude fit: amax / (6 * 448),
+ * rounded up; 0 only for 0. */
 float hd_nvfp4_scale(float amax);
 /* Encodes a row of k elements with the tensor's scale > 0.
  * returns  blocks whose own scale was above 448 and saturated */
