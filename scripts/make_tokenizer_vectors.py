@@ -33,7 +33,8 @@ TEXTS = [
     "Tiếng Việt", "Türkçe İıŞş", "naïve café", unicodedata.normalize("NFD", "naïve café Tiếng Việt"),
     "ﬁ ﬂ ǆ", "Straße", "𠀀𠮷", "鿿\u9fa5\u9fa6", "㐀", "ᚠᛇᚻ", "𝒜𝓁𝑔", "ⴰⵎⴰⵣⵉⵖ", "\U0001d800",
     # emoji, joiners, odd code points
-    "🙂", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "❤️", "a🙂b", "🙂 🙂", "\u200b", "a\u200bb", "\u200b\u200ba", "\ufeffBOM",
+    "🙂", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "❤️", "a🙂b", "🙂 🙂", "\u200b", "a\u200bb", "\u200b\u200ba", "\ufeffBOM", " \u200b", "\t\u200b",
+    "\u200b \u200b", "\t\t\u200b\u200b\tx", "\t.", "\u00a0!", "\u0378 \u0378\n",
     "\ufffd", "\u0301x", " \u0301", "\u00adsoft", "\ue000\ue001x", "\U0010ffff", "\u0378\u0379", "a\x01b\x7fc",
     "\U000e0100x", "\U000e0001",
     # the spellings of control tokens, whole, cut and in company

@@ -197,22 +197,30 @@ static int32_t merge_slowly(const char *text, int32_t n, int32_t *ids)
     }
 }
 
+static void check_merging(const char *text, size_t bytes)
+{
+    int32_t        slow[130], fast[130];
+    hd_bpe_scratch scratch = {0};
+    hd_ids         ids = {fast, 130, 0};
+    assert_int_equal(hd_bpe_encode(&demo->bpe, &scratch, text, bytes, &ids, NULL), HD_OK);
+    assert_int_equal(ids.n, merge_slowly(text, (int32_t)bytes, slow));
+    assert_memory_equal(fast, slow, (size_t)ids.n * sizeof *fast);
+    hd_bpe_scratch_free(&scratch);
+}
+
 /* Lengths on both sides of where merging changes from the stack to a heap. */
 static void test_merging_follows_the_rule(void **state)
 {
-    static const int32_t lengths[] = {1, 2, 3, 9, 30, 62, 63, 64, 65, 66, 67, 130};
-    char                 text[130];
+    static const size_t lengths[] = {1, 2, 3, 9, 30, 62, 63, 64, 65, 66, 67, 80, 100, 130};
+    uint32_t            seed = 1;
+    char                text[130];
     (void)state;
-    for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
-        int32_t slow[130], fast[130];
-        size_t  bytes = (size_t)lengths[k];
-        for (size_t i = 0; i < bytes; i++) text[i] = "theinandoflsre "[(i * i + k * 3) % 15];
-        hd_bpe_scratch scratch = {0};
-        hd_ids         ids = {fast, 130, 0};
-        assert_int_equal(hd_bpe_encode(&demo->bpe, &scratch, text, bytes, &ids, NULL), HD_OK);
-        assert_int_equal(ids.n, merge_slowly(text, lengths[k], slow));
-        assert_memory_equal(fast, slow, (size_t)ids.n * sizeof *fast);
-        hd_bpe_scratch_free(&scratch);
+    for (size_t k = 0; k < 4 * (sizeof lengths / sizeof lengths[0]); k++) {
+        for (size_t i = 0; i < sizeof text; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            text[i] = "theinandoflsre ing to"[seed % 0x1000000u * 21u >> 24];
+        }
+        check_merging(text, lengths[k / 4]);
     }
 }
 
