@@ -224,6 +224,41 @@ static void test_merging_follows_the_rule(void **state)
     }
 }
 
+/* Joining b and c makes the candidate a, b stale: the pair there is now a, bc, whose turn
+ * comes after bc, d. */
+static void test_stale_candidate(void **state)
+{
+    char       bytes[256 + 2 + 2 + 3 + 3];
+    uint32_t   offset[261] = {0};
+    const bool is_control[260] = {false};
+    hd_vocab   vocab = {260, offset, bytes, is_control};
+    hd_merge   merges[] = {
+          {'b', 'c', 256, 0}, {'a', 'b', 257, 1}, {256, 'd', 258, 2}, {'a', 256, 259, 3}};
+    hd_bpe  bpe = {.vocab = &vocab};
+    hd_pool pool = {0};
+    char    text[4 * 30];
+    (void)state;
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (char)i;
+        offset[i + 1] = (uint32_t)i + 1;
+        bpe.byte_id[i] = i;
+    }
+    memcpy(bytes + 256, "bcabbcdabc", 10);
+    for (int i = 0; i < 4; i++) offset[257 + i] = offset[256 + i] + (i < 2 ? 2 : 3);
+    assert_int_equal(hd_bpe_build(&bpe, merges, 4, &pool, NULL), HD_OK);
+    for (size_t i = 0; i < sizeof text; i++) text[i] = "abcd"[i % 4];
+    for (size_t length = 4; length <= sizeof text; length += 4) {
+        int32_t        got[120];
+        hd_ids         ids = {got, 120, 0};
+        hd_bpe_scratch scratch = {0};
+        assert_int_equal(hd_bpe_encode(&bpe, &scratch, text, length, &ids, NULL), HD_OK);
+        assert_int_equal(ids.n, length / 2);
+        for (int32_t i = 0; i < ids.n; i++) assert_int_equal(got[i], i % 2 ? 258 : 'a');
+        hd_bpe_scratch_free(&scratch);
+    }
+    hd_pool_free(&pool);
+}
+
 /* ---- files ---- */
 
 static char   *file_text; /* owned by file_pool */
