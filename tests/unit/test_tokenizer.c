@@ -529,10 +529,15 @@ static void test_short_pieces_allocate_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest encoding[] = {
-        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_lookups),
-        cmocka_unit_test(test_capacity),     cmocka_unit_test(test_text_not_utf8),
-        cmocka_unit_test(test_long_piece),   cmocka_unit_test(test_merging_follows_the_rule),
-        cmocka_unit_test(test_memory_short), cmocka_unit_test(test_short_pieces_allocate_nothing),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_lookups),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_text_not_utf8),
+        cmocka_unit_test(test_long_piece),
+        cmocka_unit_test(test_merging_follows_the_rule),
+        cmocka_unit_test(test_stale_candidate),
+        cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_short_pieces_allocate_nothing),
     };
     const struct CMUnitTest files[] = {
         cmocka_unit_test(test_other_rules), cmocka_unit_test(test_bad_vocab),
