@@ -195,8 +195,8 @@ hd_status hd_parser_push_token(hd_parser *p, const char *text, size_t bytes, boo
  * means depends on the block around it. */
 static size_t drop_to_marker(hd_parser *p)
 {
-    size_t const n = p->n_spelling;
-    size_t       i = 0;
+    size_t const n = p->n_spelling, n_marker = strlen(HD_TOKEN_DSML);
+    size_t       i = n > n_marker ? n - n_marker : 0;
     while (i < n && memcmp(p->spelling + i, HD_TOKEN_DSML, n - i) != 0) i++;
     drop_spelling(p, i);
     return p->n_spelling;
