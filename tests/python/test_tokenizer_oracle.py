@@ -99,7 +99,24 @@ def compare(program, path, count, seed):
         if answer["ids"] != ids:
             sys.exit(f"{path}: {line}\n want {ids}\n got  {answer['ids']}")
     compare_decoding(program, path, control, [i for ids in wanted[:2000] for i in ids])
+    vocab = control.get_vocab_size(with_added_tokens=True)
+    compare_decoding(program, path, control, [rng.randrange(vocab) for _ in range(count)])
+    compare_decoding(program, path, control, random_bytes(rng, control, count))
     print(f"{path}: {count} strings, {sum(map(len, wanted))} ids equal, seed {seed}")
+
+
+def random_bytes(rng, oracle, count):
+    """Ids of single bytes, those that build and break UTF-8 more often."""
+    likely = [0x41, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5]
+    spelling = bytes_to_unicode()
+    return [oracle.token_to_id(spelling[rng.choice(likely) if rng.random() < 0.8
+                                        else rng.randrange(256)]) for _ in range(count)]
+
+
+def bytes_to_unicode():
+    printable = [b for b in range(256) if 0x21 <= b <= 0x7E or 0xA1 <= b != 0xAD]
+    other = [b for b in range(256) if b not in printable]
+    return {b: chr(b) for b in printable} | {b: chr(0x100 + i) for i, b in enumerate(other)}
 
 
 def compare_decoding(program, path, oracle, ids):
