@@ -6,13 +6,16 @@
 
 #include "base/utf8_scan.h"
 
-/* The text is checked here in full, so errors have exact places and json-c, which builds
- * the tree, only ever sees good text.  Two things json-c cannot do are arranged on the way:
+/* The text is checked here in full, so errors have exact places and json-c, which builds the
+ * tree, only ever sees good text.  Three things json-c 0.16 cannot do are arranged on the
+ * way, in a copy of the text if need be:
  *
- * - It clamps integers beyond 64 bits.  The copy that it parses has a '.' behind such an
- *   integer, a spelling that the check refuses and json-c takes for a double whose source
- *   text it keeps; afterwards the '.' is cut from that text.  A double whose text has digits
- *   only is then a big integer, and no input can spell one.
+ * - It clamps integers beyond 64 bits.  The copy has a '.' behind such an integer, a spelling
+ *   that the check refuses and json-c takes for a double whose source text it keeps;
+ *   afterwards the '.' is cut from that text.  A double whose text has digits only is then a
+ *   big integer, and no input can spell one.
+ * - It takes an escaped character such as U+2D800 for a surrogate, for its low 16 bits look
+ *   like one.  The copy has the character itself.
  * - It keeps names as C strings.  A name that holds U+0000 is refused. */
 
 typedef enum expect {
@@ -36,7 +39,7 @@ typedef struct scan {
     int          depth;
     char         open[HD_JSON_MAX_DEPTH];  /* '[' or '{' of each open level             */
     json_object *names[HD_JSON_MAX_DEPTH]; /* owned; names seen so far, for HD_JSON_UNIQUE */
-    hd_buffer    copy;                     /* text [0, copied) with big integers marked  */
+    hd_buffer    copy;                     /* text [0, copied), with replacements           */
     size_t       copied;
 } scan;
 
@@ -63,6 +66,51 @@ static void skip_space(scan *s)
 
 /* ---- strings ---- */
 
+/* Four hexadecimal digits of an escape that began at `start`. */
+static hd_status scan_hex(scan *s, size_t start, uint32_t *value)
+{
+    *value = 0;
+    for (int i = 0; i < 4; i++, s->at++) {
+        int const h = peek(s);
+        if (is_digit(h))
+            *value = *value * 16 + (uint32_t)(h - '0');
+        else if ((h | 0x20) >= 'a' && (h | 0x20) <= 'f')
+            *value = *value * 16 + (uint32_t)((h | 0x20) - 'a' + 10);
+        else
+            return fail(s, start, "\\u needs four hexadecimal digits");
+    }
+    return HD_OK;
+}
+
+/* Lets the copy have `text` in place of what was scanned since `start`. */
+static void replace(scan *s, size_t start, const char *text, size_t bytes)
+{
+    if (s->is_check) return;
+    hd_buffer_add(&s->copy, s->text + s->copied, start - s->copied);
+    hd_buffer_add(&s->copy, text, bytes);
+    s->copied = s->at;
+}
+
+/* The second half of a pair of surrogates that began at `start`, if there is one. */
+static hd_status scan_low_surrogate(scan *s, size_t start, uint32_t high)
+{
+    uint32_t low;
+    if (s->bytes - s->at < 2 || memcmp(s->text + s->at, "\\u", 2) != 0) return HD_OK;
+    size_t const second = s->at;
+    s->at += 2;
+    HD_TRY(scan_hex(s, second, &low));
+    if (low < 0xDC00 || low > 0xDFFF) {
+        s->at = second; /* an escape by itself, which may begin a pair */
+        return HD_OK;
+    }
+    uint32_t const c = 0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF);
+    if ((c & 0xF800) != 0xD800) return HD_OK;
+    char const utf8[4] = {(char)(0xF0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3F)),
+                          (char)(0x80 | (c >> 6 & 0x3F)), (char)(0x80 | (c & 0x3F))};
+    replace(s, start, utf8, sizeof utf8);
+    return HD_OK;
+}
+
 static hd_status scan_escape(scan *s, bool *has_nul)
 {
     size_t const start = s->at++;
@@ -71,18 +119,10 @@ static hd_status scan_escape(scan *s, bool *has_nul)
     s->at++;
     if (c != 'u')
         return c && strchr("\"\\/bfnrt", c) ? HD_OK : fail(s, start, "bad escape in a string");
-    unsigned value = 0;
-    for (int i = 0; i < 4; i++, s->at++) {
-        int const h = peek(s);
-        if (is_digit(h))
-            value = value * 16 + (unsigned)(h - '0');
-        else if ((h | 0x20) >= 'a' && (h | 0x20) <= 'f')
-            value = value * 16 + (unsigned)((h | 0x20) - 'a' + 10);
-        else
-            return fail(s, start, "\\u needs four hexadecimal digits");
-    }
+    uint32_t value;
+    HD_TRY(scan_hex(s, start, &value));
     if (value == 0) *has_nul = true;
-    return HD_OK;
+    return value >= 0xD800 && value <= 0xDBFF ? scan_low_surrogate(s, start, value) : HD_OK;
 }
 
 /* Moves from the opening quote past the closing one. */
@@ -108,24 +148,16 @@ static hd_status scan_string(scan *s, bool *has_escape, bool *has_nul)
     return HD_OK;
 }
 
-/* Decodes a name, quotes and escapes included in [bytes], through json-c itself, so that
- * two spellings of one name compare equal exactly when json-c would merge them. */
-static json_object *decode_name(const char *quoted, size_t bytes)
-{
-    json_tokener *const tok = json_tokener_new();
-    json_object *const  name = tok ? json_tokener_parse_ex(tok, quoted, (int)bytes) : NULL;
-    if (tok) json_tokener_free(tok);
-    return name;
-}
-
+/* Two spellings of one name are the same name, so it is decoded. */
 static hd_status note_name(scan *s, size_t start)
 {
     json_object **const names = &s->names[s->depth - 1];
-    json_object *const  name = decode_name(s->text + start, s->at - start);
+    json_object        *name = NULL;
+    HD_TRY(hd_json_parse(&name, s->text + start, s->at - start, HD_JSON_STRICT, s->what, s->err));
     if (!*names) *names = json_object_new_object();
-    const char *const key = name ? json_object_get_string(name) : NULL;
+    const char *const key = hd_json_text(name, NULL);
     hd_status         status = HD_OK;
-    if (!*names || !key)
+    if (!*names)
         status = fail_memory(s, "reading");
     else if (json_object_object_get_ex(*names, key, NULL))
         status = hd_error_set(s->err, HD_ERR_FORMAT, (int64_t)start,
@@ -165,13 +197,6 @@ static bool is_big(const char *digits, size_t n, bool is_negative)
     return n > n_most || (n == n_most && memcmp(digits, most, n) > 0);
 }
 
-static void mark_big(scan *s)
-{
-    hd_buffer_add(&s->copy, s->text + s->copied, s->at - s->copied);
-    hd_buffer_add(&s->copy, ".", 1);
-    s->copied = s->at;
-}
-
 static hd_status scan_number(scan *s)
 {
     size_t const start = s->at;
@@ -193,7 +218,7 @@ static hd_status scan_number(scan *s)
     }
     if (s->is_check || !is_integer || !is_big(s->text + digits, n, is_negative)) return HD_OK;
     if (!(s->flags & HD_JSON_PYTHON)) return fail(s, start, "an integer does not fit 64 bits");
-    mark_big(s);
+    replace(s, s->at, ".", 1);
     return HD_OK;
 }
 

@@ -104,9 +104,10 @@ static bool is_unprintable(uint32_t c)
 {
     static const struct {
         uint32_t first, last;
-    } ranges[] = {{0x7F, 0xA0},     {0xAD, 0xAD},     {0x600, 0x605},   {0x1680, 0x1680},
-                  {0x180E, 0x180E}, {0x2000, 0x200F}, {0x2028, 0x202F}, {0x205F, 0x206F},
-                  {0x3000, 0x3000}, {0xE000, 0xF8FF}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}};
+    } ranges[] = {{0x7F, 0xA0},       {0xAD, 0xAD},       {0x600, 0x605},   {0x1680, 0x1680},
+                  {0x180E, 0x180E},   {0x2000, 0x200F},   {0x2028, 0x202F}, {0x205F, 0x206F},
+                  {0x3000, 0x3000},   {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB},
+                  {0x40000, 0xE00FF}, {0xE01F0, 0x10FFFF}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         if (c >= ranges[i].first && c <= ranges[i].last) return true;
     return c < 0x20;
@@ -117,7 +118,7 @@ static void write_repr_escape(hd_buffer *out, uint32_t c)
     if (c == '\n' || c == '\r' || c == '\t')
         hd_buffer_printf(out, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
     else
-        hd_buffer_printf(out, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
+        hd_buffer_printf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
 }
 
 static void write_repr(hd_buffer *out, const char *text, size_t bytes)

@@ -182,6 +182,9 @@ static void replaces_lone_surrogates(void **state)
         {"\"\\ud83d\\ud83d\\ude00\"", "\xEF\xBF\xBD\xF0\x9F\x98\x80"},
         {"\"\\ud800\\n\"", "\xEF\xBF\xBD\n"},
         {"\"\\u00e9\\/\"", "\xC3\xA9/"},
+        /* U+2D800 and U+1DFFF, whose low 16 bits look like surrogates */
+        {"\"\\ud876\\udc00x\\uD837\\uDFFF\"", "\xF0\xAD\xA0\x80x\xF0\x9D\xBF\xBF"},
+        {"\"\\ud876\\ud876\\udc00\"", "\xEF\xBF\xBD\xF0\xAD\xA0\x80"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         json_object *const v = parse(pairs[i][0], 0);
