@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -31,8 +32,6 @@ static void choose_utf8(void)
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* While a line is edited Ctrl-C is a key that clears it, not a signal: whoever wants to leave
- * has Ctrl-D, and an answer can be stopped without fear of hitting the prompt. */
 static bool open_editor(hd_chat_lines *l)
 {
     HistEvent event;
@@ -46,7 +45,6 @@ static bool open_editor(hd_chat_lines *l)
     el_set(l->edit, EL_EDITOR, "emacs");
     el_set(l->edit, EL_HIST, history, l->history);
     el_set(l->edit, EL_SIGNAL, 1);
-    el_set(l->edit, EL_SETTY, "-d", "intr=", NULL);
     el_set(l->edit, EL_BIND, "^C", "em-kill-line", NULL);
     el_set(l->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     return true;
@@ -86,11 +84,26 @@ static const char *read_plain(hd_chat_lines *l, size_t *bytes)
     return l->plain.used ? l->plain.data : "";
 }
 
+/* While a line is edited Ctrl-C is a key that clears it, not a signal: whoever wants to leave
+ * has Ctrl-D, and an answer can be stopped without fear of hitting the prompt.  The editor takes
+ * the character from the terminal's settings when it begins, and only there. */
+static const char *edit_line(hd_chat_lines *l, int *n)
+{
+    struct termios before, silent;
+    if (tcgetattr(STDIN_FILENO, &before) != 0) return el_gets(l->edit, n);
+    silent = before;
+    silent.c_cc[VINTR] = _POSIX_VDISABLE;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &silent);
+    const char *const line = el_gets(l->edit, n);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+    return line;
+}
+
 static const char *read_edited(hd_chat_lines *l, size_t *bytes)
 {
     HistEvent         event;
     int               n = 0;
-    const char *const line = el_gets(l->edit, &n);
+    const char *const line = edit_line(l, &n);
     if (!line || n <= 0) return NULL;
     *bytes = strcspn(line, "\n");
     if (*bytes > 0) history(l->history, &event, H_ENTER, line);

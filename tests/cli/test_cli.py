@@ -1,0 +1,652 @@
+#!/usr/bin/env python3
+"""Runs the program as its users do: every verb, its output, its errors and exit statuses.
+
+usage: test_cli.py [HADAL [MODEL]]     defaults: build/hadal models/demo"""
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HADAL = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/hadal").resolve())
+MODEL = str(pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/demo").resolve())
+SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="hadal-cli-"))
+
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "Get the weather of a city",
+    "parameters": {"type": "object", "properties": {"location": {"type": "string"}},
+                   "required": ["location"]}}}]
+WEATHER = {"messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+           "tools": TOOLS}
+FRANCE = "What is the capital of France?"
+PARIS = "The capital of France is Paris."
+VERBS = ["run", "chat", "eval", "trace", "tokens", "prompt", "parse", "help"]
+# Nearly every token is as likely as the end of the answer, so the answer is long.
+RAMBLING = ["--temp", "50", "--seed", "1"]
+
+
+def hadal(*args, stdin="", **more):
+    """Returns status, standard output, standard error."""
+    data = stdin if isinstance(stdin, bytes) else stdin.encode()
+    done = subprocess.run([HADAL, *args], input=data, capture_output=True, timeout=300, **more)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def answer(*args, stdin=""):
+    """A run that must succeed, as its JSON object."""
+    status, out, err = hadal("run", MODEL, "--json", "--quiet", *args, stdin=stdin)
+    assert status == 0 and err == "", (status, err)
+    assert out.count("\n") == 1 and out.endswith("\n"), out
+    return json.loads(out)
+
+
+def refused(*args, says, status=1, stdin=""):
+    """A call that fails with one line on standard error and nothing on standard output."""
+    got, out, err = hadal(*args, stdin=stdin)
+    assert got == status, (args, got, err)
+    assert out == "", (args, out)
+    lines = [line for line in err.splitlines() if "; activations " not in line]
+    assert len(lines) == 1 and lines[0].startswith("hadal: "), (args, err)
+    assert re.search(says, lines[0]), (args, says, lines[0])
+
+
+def misused(*args, says):
+    refused(*args, says=says, status=2)
+
+
+def write(name, value):
+    path = SCRATCH / name
+    path.write_bytes(value if isinstance(value, bytes) else
+                     value.encode() if isinstance(value, str) else json.dumps(value).encode())
+    return str(path)
+
+
+# ---- help and usage -----------------------------------------------------------------
+
+def test_help():
+    status, out, err = hadal("help")
+    assert (status, err) == (0, "")
+    for verb in VERBS:
+        assert re.search(rf"^  {verb} ", out, re.M), verb
+        for call in (["help", verb], [verb, "--help"], [verb, "-h"]):
+            status, text, err = hadal(*call)
+            assert (status, err) == (0, ""), call
+            assert text.startswith(f"usage: hadal {verb}"), text
+            assert max(map(len, text.splitlines())) <= 100, verb
+    assert hadal("--help") == hadal("help") == hadal("-h")
+    status, text, _ = hadal("run", MODEL, "--temp", "1", "--help")
+    assert status == 0 and text == hadal("help", "run")[1]
+
+
+def test_version():
+    status, out, err = hadal("--version")
+    assert status == 0 and re.fullmatch(r"hadal \d+\.\d+\.\d+\n", out) and err == ""
+
+
+def test_no_verb():
+    usage = hadal("help")[1]
+    assert hadal() == (2, "", usage)
+    assert hadal("serve") == (2, "", "hadal: no verb 'serve'\n" + usage)
+    assert hadal("help", "serve") == (2, "", "hadal: no verb 'serve'\n" + usage)
+    misused("help", "run", "chat", says="one verb only")
+
+
+def test_every_documented_option_exists():
+    for verb in VERBS:
+        for name in re.findall(r"^  (--?[a-z]+(?:-[a-z]+)*)", hadal("help", verb)[1], re.M):
+            err = hadal(verb, name)[2]
+            assert "unknown option" not in err, (verb, name, err)
+
+
+def test_unknown_options():
+    for verb in ("run", "chat", "eval", "trace", "tokens", "prompt", "parse"):
+        misused(verb, MODEL, "--frobnicate", says=f"{verb}: unknown option --frobnicate; "
+                                                  f"see hadal help {verb}$")
+        misused(verb, MODEL, "--frobnicate=1", says="unknown option --frobnicate;")
+
+
+def test_wrong_usage():
+    run = ["run", MODEL, "-p", "x"]
+    misused("run", "-p", "x", says="no MODEL given")
+    misused(*run, "other", says="one MODEL only, not also 'other'")
+    misused("run", MODEL, "-p", says="-p needs a value")
+    misused(*run, "--json=1", says="--json takes no value")
+    misused(*run, "--messages", "y", says="only one of them")
+    misused(*run, "--raw", "--think", "low", says="--raw has no template")
+    misused(*run, "--raw", "--stop", "x", says="--raw has no answer")
+    misused("run", MODEL, "--messages", "y", "--raw", says="not --messages")
+    misused("run", MODEL, "--messages", "y", "--system", "z", says="holds the system message")
+    misused(*run, "--logprobs", "3", says="needs --json")
+    misused("eval", MODEL, says="either --tasks or --text")
+    misused("eval", MODEL, "--tasks", "a", "--text", "b", says="either --tasks or --text")
+    misused("eval", MODEL, "--text", "b", "--failures", says="go with --tasks")
+    misused("trace", MODEL, "-p", "x", says="no --dump FILE given")
+    misused("trace", MODEL, "--ids", "1", "-p", "x", "--dump", "f", says="--ids is the whole")
+
+
+def test_numbers_are_strict():
+    run = ["run", MODEL, "-p", "x"]
+    for value in ("0", "-1", "1.5", "2x", "", " 3", "99999999999", "nan"):
+        misused(*run, "-n", value, says=r"-n '.*': wanted a whole number 1 \.\. 2147483647")
+    for value in ("-0.1", "101", "nan", "inf", "1e400", "x", "", "0,5", " 1"):
+        misused(*run, "--temp", value, says=r"--temp '.*': wanted a number 0 \.\. 100")
+    misused(*run, "--top-p", "1.01", says=r"0 \.\. 1")
+    misused(*run, "--min-p", "-1", says=r"0 \.\. 1")
+    misused(*run, "--top-k", "-1", says=r"0 \.\. ")
+    misused(*run, "--json", "--logprobs", "21", says=r"0 \.\. 20")
+    misused(*run, "--chunk", "0", says=r"1 \.\. 65536")
+    for value in ("-1", "18446744073709551616", "1e3", "", "+1"):
+        misused(*run, "--seed", value, says=r"--seed '.*': wanted a whole number 0 \.\. 1844")
+    misused(*run, "--think", "some", says="wanted one of off, low, high, max")
+    misused(*run, "--act", "fp8", says="wanted one of default, exact, official, nvfp4")
+    misused(*run, "--dialect", "v3", says="wanted one of ga, preview")
+    misused(*run, "--isa", "mmx", says="'mmx' is none of ref, avx2, avx512, all")
+
+
+def test_bad_models():
+    refused("run", "/nonexistent/model", "-p", "x", says="/nonexistent/model")
+    empty = SCRATCH / "empty"
+    empty.mkdir()
+    refused("run", str(empty), "-p", "x", says="config.json")
+    refused("chat", str(empty), says="config.json")
+    refused("eval", str(empty), "--text", __file__, says="config.json")
+    refused("trace", str(empty), "--ids", "1", "--dump", "f", says="config.json")
+    refused("tokens", str(empty), says="tokenizer.json")
+
+
+# ---- run -----------------------------------------------------------------------------
+
+def test_run_prints_the_answer():
+    status, out, err = hadal("run", MODEL, "-p", FRANCE)
+    assert (status, out) == (0, PARIS + "\n")
+    assert re.fullmatch(r"hadal: NVFP4 x \d+.*; activations nvfp4; kernels ref.*\n", err), err
+    assert hadal("run", MODEL, "-p", FRANCE, "--quiet") == (0, PARIS + "\n", "")
+    assert hadal("run", "--quiet", "-p", FRANCE, "--", MODEL) == (0, PARIS + "\n", "")
+
+
+def test_run_verbose():
+    status, out, err = hadal("run", MODEL, "-p", FRANCE, "--verbose", "--act", "exact")
+    assert (status, out) == (0, PARIS + "\n")
+    for text in ("activations exact", "6 layers and an MTP block", "KV cache", "new in", "stop"):
+        assert text in err, (text, err)
+    assert all(line.startswith("hadal: ") for line in err.splitlines()), err
+
+
+def test_run_json():
+    a = answer("-p", FRANCE, "--logprobs", "3")
+    assert list(a) == ["text", "reasoning", "tool_calls", "unparsed", "ids", "logprobs",
+                       "finish_reason", "prompt_ids", "usage", "timings", "act"]
+    assert (a["text"], a["reasoning"], a["tool_calls"], a["unparsed"]) == (PARIS, "", [], "")
+    assert (a["finish_reason"], a["act"]) == ("stop", "nvfp4")
+    assert a["prompt_ids"][0] == 0 and a["ids"][-1] == 1
+    assert a["usage"] == {"prompt_tokens": len(a["prompt_ids"]), "completion_tokens": len(a["ids"]),
+                          "total_tokens": len(a["prompt_ids"]) + len(a["ids"])}
+    assert set(a["timings"]) == {"load_s", "prompt_s", "new_s", "prompt_tokens_per_s",
+                                 "tokens_per_s"}
+    assert all(value > 0 for value in a["timings"].values())
+    assert [p["id"] for p in a["logprobs"]] == a["ids"]
+    assert "".join(p["token"] for p in a["logprobs"][:-1]) == PARIS
+    for p in a["logprobs"]:
+        assert p["logprob"] <= 0 and len(p["top"]) == 3
+        assert p["top"][0]["id"] == p["id"] and p["top"][0]["logprob"] == p["logprob"]
+        assert p["top"] == sorted(p["top"], key=lambda t: -t["logprob"])
+        assert set(p["top"][1]) == {"id", "token", "logprob"}
+    assert all(p["top"] == [] for p in answer("-p", FRANCE)["logprobs"])
+
+
+def test_streaming_equals_json():
+    for args in (["-p", "Count to 12."], ["-p", "a", "-n", "40", "--temp", "1.5", "--seed", "7"],
+                 ["-p", "héllo 世界 🙂", "-n", "30", "--temp", "8"], ["--raw", "-p", "x", "-n", "9"]):
+        text = answer(*args)["text"]
+        status, out, _ = hadal("run", MODEL, "--quiet", *args)
+        end = "" if "--raw" in args or text.endswith("\n") or not text else "\n"
+        assert (status, out) == (0, text + end), args
+
+
+def test_output_comes_as_it_is_generated():
+    args = [HADAL, "run", MODEL, "--quiet", "-p", "a", *RAMBLING]
+    with subprocess.Popen(args, stdout=subprocess.PIPE) as p:
+        first = os.read(p.stdout.fileno(), 4096)
+        running = p.poll() is None
+        p.kill()
+        p.stdout.read()
+    assert first and running
+
+
+def test_sampling():
+    drawn = [answer("-p", "Tell me a story.", "-n", "12", "--temp", "3", "--seed", s)["ids"]
+             for s in ("1", "1", "2")]
+    assert drawn[0] == drawn[1] != drawn[2]
+    greedy = answer("-p", "Tell me a story.", "-n", "12")["ids"]
+    for narrow in (["--top-k", "1"], ["--top-p", "0.000001"], ["--min-p", "1"], ["--temp=0"]):
+        assert answer("-p", "Tell me a story.", "-n", "12", "--temp", "3", *narrow)["ids"] == greedy
+    assert answer("-p", "Tell me a story.", "-n", "12", "--seed", "9")["ids"] == greedy
+
+
+def test_limits():
+    a = answer("-p", FRANCE, "-n", "3")
+    assert (a["finish_reason"], len(a["ids"])) == ("length", 3) and PARIS.startswith(a["text"])
+    a = answer("-p", FRANCE, "--stop", " is", "--stop", "never")
+    assert (a["finish_reason"], a["text"]) == ("stop", "The capital of France")
+    n = len(answer("-p", FRANCE)["prompt_ids"])
+    a = answer("-p", FRANCE, "--context", str(n + 2))
+    assert (a["finish_reason"], len(a["ids"])) == ("length", 3)
+    refused("run", MODEL, "-p", FRANCE, "--context", "4", says=f"{n} tokens .* context of 4")
+    refused("run", MODEL, "-p", FRANCE, "--context", "2147483647", says="this model takes 1")
+
+
+def test_chunks_do_not_change_the_answer():
+    ids = [answer("-p", FRANCE, "--act", "exact", "--isa", "ref", "--chunk", c)["ids"]
+           for c in ("1", "3", "128")]
+    assert ids[0] == ids[1] == ids[2]
+
+
+def test_run_reads_standard_input():
+    for text in (FRANCE, FRANCE + "\n", FRANCE + "\r\n"):
+        a = answer(stdin=text)
+        assert a["text"] == PARIS and a["prompt_ids"] == answer("-p", FRANCE)["prompt_ids"]
+    refused("run", MODEL, stdin=b"\xff", says="user message is not UTF-8 at byte 0")
+
+
+def test_messages():
+    messages = [{"role": "system", "content": "Answer briefly."},
+                {"role": "user", "content": FRANCE}]
+    ids = answer("--messages", write("list.json", messages))["prompt_ids"]
+    assert answer("--messages", "-", stdin=json.dumps({"messages": messages}))["prompt_ids"] == ids
+    assert answer("-p", FRANCE, "--system", "Answer briefly.")["prompt_ids"] == ids
+    refused("run", MODEL, "--messages", "/nonexistent.json", says="/nonexistent.json: No such")
+    refused("run", MODEL, "--messages", str(SCRATCH), says="Is a directory")
+    refused("run", MODEL, "--messages", "-", stdin="[{", says="messages")
+    refused("run", MODEL, "--messages", "-", stdin="", says="messages")
+    refused("run", MODEL, "--messages", "-", stdin='[{"role": "owner", "content": "x"}]',
+            says="messages")
+
+
+def test_tool_call():
+    path = write("weather.json", WEATHER)
+    a = answer("--messages", path)
+    assert a["finish_reason"] == "tool_calls" and len(a["tool_calls"]) == 1
+    call = a["tool_calls"][0]
+    assert call["name"] == "get_weather" and json.loads(call["arguments"]) == {"location": "Paris"}
+    status, out, _ = hadal("run", MODEL, "--quiet", "--messages", path)
+    assert status == 0 and out.endswith('get_weather {"location": "Paris"}\n'), out
+    assert out == (a["text"] + "\n" if a["text"] else "") + 'get_weather {"location": "Paris"}\n'
+
+
+def test_several_turns():
+    second = dict(WEATHER, messages=WEATHER["messages"] + [
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "call_0", "type": "function",
+             "function": {"name": "get_weather", "arguments": '{"location": "Paris"}'}}]},
+        {"role": "tool", "tool_call_id": "call_0",
+         "content": '{"temperature": 5, "condition": "sunny"}'}])
+    a = answer("--messages", write("second.json", second))
+    assert a["text"] == "In Paris it is sunny with 5 degrees." and a["tool_calls"] == []
+
+
+def test_thinking():
+    a = answer("--messages", write("weather.json", WEATHER), "--think", "high")
+    assert a["reasoning"] and len(a["tool_calls"]) == 1
+    status, out, err = hadal("run", MODEL, "--messages", write("weather.json", WEATHER),
+                             "--think", "high")
+    assert status == 0 and a["reasoning"] in err and a["reasoning"] not in out
+    assert err.endswith("\n") and "\033" not in err
+    ids = {level: answer("-p", "x", "-n", "1", "--think", level)["prompt_ids"]
+           for level in ("off", "low", "high", "max")}
+    assert ids["off"][-1] != ids["low"][-1] == ids["high"][-1] == ids["max"][-1]
+    assert ids["max"] != ids["low"]
+
+
+def test_dialects():
+    ids = {d: answer("-p", "x", "-n", "1", "--think", "high", "--dialect", d)["prompt_ids"]
+           for d in ("ga", "preview")}
+    assert ids["ga"] != ids["preview"]
+
+
+def test_raw():
+    _, prompt, _ = hadal("prompt", "-", stdin=json.dumps([{"role": "user", "content": FRANCE}]))
+    a = answer("-p", FRANCE)
+    raw = answer("--raw", "-p", prompt)
+    assert raw["prompt_ids"] == a["prompt_ids"] and raw["text"] == PARIS
+    assert answer("--raw", stdin=prompt)["prompt_ids"] == a["prompt_ids"]
+    assert answer("--raw", "-n", "1", stdin="hi\n")["prompt_ids"] == list(map(int, hadal(
+        "tokens", MODEL, "--ids", stdin="hi\n")[1].split()))
+    assert 2044 not in answer("-p", "<think>", "-n", "1")["prompt_ids"]
+    assert answer("--raw", "-p", "<think>", "-n", "1")["prompt_ids"] == [2044]
+    refused("run", MODEL, "--raw", "-p", "", says="empty prompt")
+
+
+# ---- failing outputs -----------------------------------------------------------------
+
+def test_full_disk():
+    text = write("text.txt", "The wind moved over the barn.")
+    calls = [["help"], ["--version"], ["run", MODEL, "-p", FRANCE],
+             ["run", MODEL, "-p", FRANCE, "--json"], ["eval", MODEL, "--text", text],
+             ["trace", MODEL, "--ids", "0,1", "--dump", str(SCRATCH / "full.safetensors")],
+             ["tokens", MODEL, "--ids"], ["tokens", MODEL, "--jsonl"], ["chat", MODEL],
+             ["parse", "-"], ["prompt", write("list.json", WEATHER)]]
+    for call in calls:
+        stdin = b'{"id": 1, "text": "a"}\n' if "--jsonl" in call else b"hi\n"
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([HADAL, *call], input=stdin, stdout=full,
+                                  stderr=subprocess.PIPE, timeout=300)
+        lines = [line for line in done.stderr.decode().splitlines() if "activations" not in line]
+        assert done.returncode == 1, call
+        assert lines == ["hadal: standard output: No space left on device"], (call, lines)
+
+
+def test_reader_that_leaves():
+    for call in (["help"], ["run", MODEL, "-p", "a", "--quiet", *RAMBLING]):
+        read, write_end = os.pipe()
+        os.close(read)
+        done = subprocess.run([HADAL, *call], stdin=subprocess.DEVNULL, stdout=write_end,
+                              stderr=subprocess.PIPE, timeout=300)
+        os.close(write_end)
+        assert (done.returncode, done.stderr) == (1, b""), (call, done)
+
+
+# ---- eval ----------------------------------------------------------------------------
+
+TASKS = [
+    {"id": "c0", "kind": "capital", "messages": [{"role": "user", "content": FRANCE}],
+     "think": "off", "expected": PARIS},
+    {"id": "c1", "kind": "capital", "messages": [{"role": "user", "content": FRANCE}],
+     "expected": "Rome."},
+    {"id": "w0", "kind": "weather", "expected": "", **WEATHER},
+    {"id": "n0", "kind": "count", "messages": [{"role": "user", "content": "Count to 5."}],
+     "expected": "1, 2, 3, 4, 5."},
+]
+
+
+def tasks_file(rows):
+    return write("tasks.jsonl", "".join(json.dumps(row) + "\n" for row in rows) + "\n")
+
+
+def test_eval_tasks():
+    status, out, err = hadal("eval", MODEL, "--tasks", tasks_file(TASKS), "--quiet")
+    assert (status, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert rows == [["kind", "n", "right", "share"], ["capital", "2", "1", "0.500"],
+                    ["weather", "1", "0", "0.000"], ["count", "1", "1", "1.000"],
+                    ["mean", "of", "kinds", "4", "2", "0.500"]], out
+
+
+def test_eval_tasks_json():
+    call = ["eval", MODEL, "--tasks", tasks_file(TASKS), "--quiet", "--json", "--failures"]
+    result = json.loads(hadal(*call)[1])
+    assert (result["n"], result["right"], result["mean"]) == (4, 2, 0.5)
+    assert result["kinds"][0] == {"kind": "capital", "n": 2, "right": 1, "share": 0.5}
+    assert [f["id"] for f in result["failures"]] == ["c1", "w0"]
+    assert result["failures"][0]["text"] == PARIS and result["failures"][0]["expected"] == "Rome."
+    assert result["failures"][1]["tool_calls"][0]["name"] == "get_weather"
+    limited = json.loads(hadal(*call, "--limit", "1")[1])
+    assert (limited["n"], [f["id"] for f in limited["failures"]]) == (3, ["w0"])
+    cut = json.loads(hadal(*call, "-n", "2")[1])
+    assert cut["right"] == 0 and cut["failures"][0]["finish_reason"] == "length"
+
+
+def test_eval_failures_as_text():
+    out = hadal("eval", MODEL, "--tasks", tasks_file(TASKS), "--quiet", "--failures")[1]
+    assert f'c1\n  expected  "Rome."\n  got       "{PARIS}"\n' in out, out
+    assert "w0\n" in out and "calls [" in out
+
+
+def test_eval_bad_rows():
+    def bad(row, says):
+        path = write("bad.jsonl", "\n" + row + "\n")
+        refused("eval", MODEL, "--tasks", path, says=rf"bad\.jsonl:2: {says}")
+    bad("{", "row")
+    bad("[]", "the line is no object")
+    bad("{}", '"id" is missing')
+    bad('{"id": "a", "kind": 3, "expected": ""}', '"kind" is missing')
+    bad('{"id": "a", "kind": "k", "expected": "", "think": "deep"}', '"think" is none')
+    bad('{"id": "a", "kind": "k", "expected": ""}', "messages")
+    bad(json.dumps({"id": "a", "kind": "k" * 64, "expected": ""}), '"kind" has 64 bytes')
+    refused("eval", MODEL, "--tasks", write("none.jsonl", "\n"), says="no rows")
+
+
+def test_eval_text():
+    text = "The wind moved over the barn and the fox slept. " * 4
+    path = write("text.txt", text)
+    call = ["eval", MODEL, "--text", path, "--quiet", "--act", "exact"]
+    whole = json.loads(hadal(*call, "--json")[1])
+    ids = hadal("tokens", MODEL, "--plain", "--ids", stdin=text)[1].split()
+    assert (whole["tokens"], whole["windows"], whole["act"]) == (len(ids), 1, "exact")
+    assert abs(whole["perplexity"] / 2.718281828459045 ** whole["nll"] - 1) < 1e-6
+    chunked = json.loads(hadal(*call, "--json", "--chunk", "7")[1])
+    assert abs(chunked["nll"] - whole["nll"]) < 1e-4
+    small = json.loads(hadal(*call, "--json", "--context", "9")[1])
+    assert small["windows"] == -(-len(ids) // 8) and small["nll"] > whole["nll"]
+    out = hadal(*call)[1]
+    assert [line.split()[0] for line in out.splitlines()] == ["tokens", "windows", "mean",
+                                                              "perplexity"]
+    refused("eval", MODEL, "--text", write("none.txt", ""), says="an empty text")
+    refused("eval", MODEL, "--text", path, "--context", "1", says="room for 2")
+
+
+def test_eval_text_agrees_with_logprobs():
+    a = answer("-p", FRANCE, "--act", "exact", "--isa", "ref")
+    first = a["logprobs"][0]
+    raw = answer("--raw", "--act", "exact", "--isa", "ref", "-n", "1", "-p",
+                 hadal("prompt", "-", stdin=json.dumps([{"role": "user", "content": FRANCE}]))[1])
+    assert abs(raw["logprobs"][0]["logprob"] - first["logprob"]) < 1e-5
+
+
+# ---- trace ---------------------------------------------------------------------------
+
+def tensors(path):
+    with open(path, "rb") as f:
+        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+
+
+def test_trace():
+    dump = str(SCRATCH / "trace.safetensors")
+    status, out, err = hadal("trace", MODEL, "--ids", "0,2042,433", "--act", "exact", "--quiet",
+                             "--dump", dump)
+    assert status == 0, err
+    assert re.fullmatch(re.escape(dump) + r": 3 tokens, \d+ steps, \d+ tensors, \d+ bytes; "
+                        r"greedy next token \d+\n", out), out
+    names = tensors(dump)
+    assert names["logits"]["shape"] == [3, 2048] and names["streams"]["shape"][:2] == [6, 3]
+    assert "mtp.logits" in names
+
+
+def test_trace_of_a_text():
+    dump = str(SCRATCH / "text.safetensors")
+    n = len(answer("-p", FRANCE, "-n", "1")["prompt_ids"])
+    status, out, _ = hadal("trace", MODEL, "-p", FRANCE, "--dump", dump)
+    assert status == 0 and f" {n} tokens, " in out, out
+    first = answer("-p", FRANCE, "-n", "1")["ids"][0]
+    assert out.endswith(f"greedy next token {first}\n"), (out, first)
+
+
+def test_trace_refusals():
+    dump = str(SCRATCH / "refused.safetensors")
+    trace = ["trace", MODEL, "--dump", dump, "--ids"]
+    refused(*trace, "0,2048", says="id 2048")
+    for ids in ("", "1,", ",1", "1,,2", "x", "-1", "1 2", "99999999999"):
+        refused(*trace, ids, says="is no token id")
+    assert not os.path.exists(dump)
+    refused("trace", MODEL, "--ids", "0", "--dump", "/nonexistent/x", says="/nonexistent/x")
+
+
+# ---- tokens, prompt, parse -----------------------------------------------------------
+
+def test_tokens():
+    ids = hadal("tokens", MODEL, "--ids", stdin=FRANCE)[1]
+    assert hadal("tokens", MODEL, "--decode", stdin=ids) == (0, FRANCE, "")
+    assert '2044\t"<think>"\n' in hadal("tokens", MODEL, stdin="<think>")[1]
+    refused("tokens", MODEL, "--decode", stdin="x", says="no token id")
+
+
+def test_prompt_and_parse():
+    status, out, _ = hadal("prompt", write("weather.json", WEATHER))
+    assert status == 0 and out.startswith("<｜begin▁of▁sentence｜>") and out.endswith("</think>")
+    status, out, _ = hadal("parse", "-", stdin="why</think>because<｜end▁of▁sentence｜>")
+    parsed = json.loads(out)
+    assert status == 0 and (parsed["reasoning_content"], parsed["content"]) == ("why", "because")
+
+
+# ---- chat ----------------------------------------------------------------------------
+
+def test_chat_on_a_pipe():
+    lines = ["/tokens", FRANCE, "", "/tokens", "What is the capital of Ghana?", "/new", "/tokens"]
+    status, out, err = hadal("chat", MODEL, "--quiet", stdin="\n".join(lines))
+    assert (status, err) == (0, "")
+    got = out.splitlines()
+    assert (got[0], got[1], got[3], got[4]) == (
+        "0 of 4096 tokens", PARIS, "The capital of Ghana is Accra.", "0 of 4096 tokens"), got
+    prompt = answer("-p", FRANCE)
+    assert got[2] == f"{len(prompt['prompt_ids']) + len(prompt['ids']) - 1} of 4096 tokens"
+
+
+def test_chat_keeps_the_conversation():
+    turns = [{"role": "user", "content": FRANCE}, {"role": "assistant", "content": PARIS},
+             {"role": "user", "content": "Count to 3."}]
+    whole = answer("--messages", write("turns.json", turns))
+    out = hadal("chat", MODEL, "--quiet", stdin=f"{FRANCE}\nCount to 3.\n/tokens\n")[1].splitlines()
+    n = whole["usage"]["total_tokens"] - 1
+    assert out[1:] == [whole["text"], f"{n} of 4096 tokens"], out
+
+
+def test_chat_commands():
+    status, out, err = hadal("chat", MODEL, stdin="/help\n/frob\n/think deep\n/think high\n"
+                                                  "/system Answer briefly.\n/quit\nnot read\n")
+    assert status == 0 and "/system TEXT" in out
+    assert "no command '/frob'" in err and "/think 'deep'" in err
+    systems = "/system Answer briefly.\nCount to 3.\n/tokens\n"
+    flagged = hadal("chat", MODEL, "--system", "Answer briefly.", stdin="Count to 3.\n/tokens\n")
+    assert hadal("chat", MODEL, stdin=systems)[1] == flagged[1]
+
+
+def test_chat_survives_a_failed_turn():
+    status, out, err = hadal("chat", MODEL, "--context", "30", "--quiet", "-n", "4",
+                             stdin=b"\xff\n" + b"word " * 40 + b"\nCount to 3.\n")
+    assert status == 1
+    assert "not UTF-8" in err and "the context 30: /new starts over" in err, err
+    assert out == "1, 2\n" or out.startswith("1"), out
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, *args, **environment):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8"}, **environment)
+            os.execv(HADAL, [HADAL, *args])
+        self.seen = ""
+
+    def wait_for(self, pattern, seconds=60):
+        """Reads until pattern appears behind what was waited for before; returns the match."""
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.seen, re.S)):
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            assert ready, (pattern, self.seen[-500:])
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            assert data, (pattern, self.seen[-500:])
+            self.seen += data.decode(errors="replace")
+        self.seen = self.seen[found.end():]
+        return found
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def finish(self):
+        """Reads to the end; returns the exit status."""
+        try:
+            while os.read(self.fd, 65536):
+                pass
+        except OSError:
+            pass
+        status = os.waitpid(self.pid, 0)[1]
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_chat_on_a_terminal():
+    t = Terminal("chat", MODEL)
+    t.wait_for("> ")
+    t.type(FRANCE + "\r")
+    t.wait_for(re.escape(PARIS) + "\r\n.*> ")
+    t.type("\x1b[A\x7f!\r")  # the line before, its last character changed
+    t.wait_for(r"What is the capital of France\?[^\n]*!\r\n.*> ")
+    t.type("Grüße 世界\r")
+    t.wait_for("Grüße 世界")
+    t.wait_for("> ")
+    t.type("\x04")
+    assert t.finish() == 0
+
+
+def test_chat_interrupts_an_answer():
+    t = Terminal("chat", MODEL, *RAMBLING)
+    t.wait_for("> ")
+    t.type("Hello.\r")
+    t.wait_for(r"Hello\.\r\n[^\r]{20}")
+    t.type("\x03")
+    t.wait_for("hadal: stopped\r\n.*> ")
+    t.type("/tokens\r")
+    assert int(t.wait_for(r"(\d+) of 4096 tokens").group(1)) < 4000
+    t.wait_for("> ")
+    t.type("nonsense\x03/quit\r")  # at the prompt Ctrl-C clears the line
+    assert t.finish() == 0
+
+
+def test_run_on_a_terminal_uses_colour():
+    path = write("weather.json", WEATHER)
+    call = ["run", MODEL, "--messages", path, "--think", "high"]
+    t = Terminal(*call)
+    t.wait_for("\033\\[2m")
+    t.wait_for("get_weather")
+    assert t.finish() == 0
+    t = Terminal(*call, NO_COLOR="1")
+    assert "\033[2m" not in t.wait_for("^.*get_weather").group()
+    assert t.finish() == 0
+
+
+def test_run_needs_a_prompt_on_a_terminal():
+    t = Terminal("run", MODEL)
+    t.wait_for("no prompt: give -p, --messages, or text on standard input; see hadal help run")
+    assert t.finish() == 2
+
+
+def test_run_dies_of_an_interrupt():
+    with subprocess.Popen([HADAL, "run", MODEL, "--quiet", "-p", "a", *RAMBLING],
+                          stdout=subprocess.PIPE) as p:
+        p.stdout.read(1)
+        p.send_signal(signal.SIGINT)
+        p.stdout.read()
+    assert p.returncode == -signal.SIGINT
+
+
+def main():
+    passed = failed = 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            passed += 1
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}")
+            traceback.print_exc(file=sys.stdout)
+    subprocess.run(["rm", "-rf", str(SCRATCH)], check=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
