@@ -202,18 +202,20 @@ static hd_status print_parsed(parse_job *job, const char *path, hd_error *err)
 
 int hd_cli_parse(int argc, char **argv)
 {
-    const char      *path = NULL;
-    bool             is_rows = false, has_no_tools = false;
-    int              start = HD_START_REASONING;
-    int32_t          piece = 0;
-    parse_job        job = {0};
-    hd_error         err = {0};
-    const hd_option  options[] = {{.name = "--jsonl", .flag = &is_rows},
-                                  {.name = "--start", .choice = &start, .choices = starts},
-                                  {.name = "--no-tools", .flag = &has_no_tools},
-                                  {.name = "--length", .flag = &job.is_cut},
-                                  {.name = "--cut", .number = &piece, .least = 1, .most = INT32_MAX},
-                                  {0}};
+    const char     *path = NULL;
+    bool            is_rows = false, has_no_tools = false;
+    int             start = HD_START_REASONING;
+    int32_t         piece = 0;
+    parse_job       job = {0};
+    hd_error        err = {0};
+    const hd_option options[] = {
+        {.name = "--jsonl", .flag = &is_rows},
+        {.name = "--start", .choice = &start, .choices = starts},
+        {.name = "--no-tools", .flag = &has_no_tools},
+        {.name = "--length", .flag = &job.is_cut},
+        {.name = "--cut", .number = &piece, .least = 1, .most = INT32_MAX},
+        {0},
+    };
     const hd_command command = {
         .verb = "parse", .options = {options}, .operand = &path, .operand_name = "FILE"};
     int const status = hd_rows_read_options(&command, argc, argv);

@@ -180,15 +180,12 @@ static bool is_reserved(const hd_parser *p)
     return p->word.used == 0 || word_is(p, "invoke") || word_is(p, "parameter");
 }
 
-static bool add_to_tag_name(hd_parser *p, unsigned char symbol)
+static void add_to_tag_name(hd_parser *p, unsigned char symbol)
 {
-    if (symbol >= HD_SYMBOL_EOS || strchr("<\"=", symbol) || hd_parser_is_space(symbol)) {
-        hd_parser_fail_block(p);
-        return false;
-    }
-    add_to_word(p, symbol);
-    if (count_characters(p) > MAX_WRAPPER_NAME) hd_parser_fail_block(p);
-    return true;
+    bool const is_name = symbol < HD_SYMBOL_EOS && symbol != '<' && symbol != '"' &&
+                         symbol != '=' && !hd_parser_is_space(symbol);
+    if (is_name) add_to_word(p, symbol);
+    if (!is_name || count_characters(p) > MAX_WRAPPER_NAME) hd_parser_fail_block(p);
 }
 
 static void step_tag(hd_parser *p, unsigned char symbol)
