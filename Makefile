@@ -6,6 +6,7 @@
 #   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz-engine
 #   make SAN=1 ...  the same under ASan and UBSan, in build/san
 #   make CC=clang   the same with clang, in build/clang
+#   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH=sm_90a or another)
 
 ifeq ($(origin CC),default)
 CC     := gcc
@@ -13,7 +14,8 @@ endif
 PREFIX ?= /usr/local
 FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
 SAN    ?=
-BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/san)
+CUDA   ?=
+BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/san)$(if $(CUDA),/cuda)
 
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
@@ -23,14 +25,29 @@ ifneq ($(SAN),)
 CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
+# CUDA C replaces the empty accelerator.  The runtime is linked in, so that the program runs
+# where only the driver is.
+ifneq ($(CUDA),)
+NVCC      ?= nvcc
+CUDA_ARCH ?= sm_90a
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC))))
+CPPFLAGS  += -DHD_CUDA
+NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra,-Werror -Werror all-warnings \
+             $(foreach a,$(CUDA_ARCH),-gencode arch=$(a:sm_%=compute_%),code=$(a))
+LDLIBS    += -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lstdc++
+endif
+
 # ISA files are the only ones compiled for more than the base machine.
 ISA_avx2   := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi
 isa_flags = $(if $(filter %_avx2.c,$<),$(ISA_avx2))$(if $(filter %_avx512.c,$<),$(ISA_avx512))
 
 LIB_SRC   := $(filter-out src/cli/%,$(wildcard src/*/*.c src/*/*/*.c))
+ifneq ($(CUDA),)
+LIB_SRC   := $(filter-out src/base/device_none.c,$(LIB_SRC)) $(wildcard src/*/*.cu src/*/*/*.cu)
+endif
 CLI_SRC   := $(wildcard src/cli/*.c)
-LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ   := $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIB_SRC))))
 CLI_OBJ   := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_SRC  := $(wildcard tests/unit/test_*.c tests/model/test_*.c)
 TESTS     := $(patsubst %.c,$(BUILD)/%,$(TEST_SRC)) $(BUILD)/tests/kernels/test_kernels
@@ -53,6 +70,10 @@ $(BUILD)/libhadal.a: $(LIB_OBJ)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(isa_flags) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(CPPFLAGS) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 $(BUILD)/tests/kernels/test_kernels: $(KERNEL_OBJ) $(BUILD)/libhadal.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka

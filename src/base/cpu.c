@@ -3,10 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/device.h"
+
 static const struct {
     const char *name;
     uint32_t    bit;
-} families[] = {{"ref", HD_ISA_REF}, {"avx2", HD_ISA_AVX2}, {"avx512", HD_ISA_AVX512}};
+} families[] = {{"ref", HD_ISA_REF},
+                {"avx2", HD_ISA_AVX2},
+                {"avx512", HD_ISA_AVX512},
+                {"cuda", HD_ISA_CUDA},
+                {"sm90", HD_ISA_SM90}};
 #define N_FAMILIES (sizeof families / sizeof families[0])
 
 uint32_t hd_cpu_isa(void)
@@ -33,26 +39,34 @@ static uint32_t family_bit(const char *name, size_t bytes)
     return 0;
 }
 
+/* What stands behind every op that has no faster kernel in its place. */
+static uint32_t with_fallback(uint32_t mask)
+{
+    return mask | (mask & HD_ISA_DEVICE ? HD_ISA_CUDA : HD_ISA_REF);
+}
+
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
 {
-    uint32_t mask = 0;
+    uint32_t const available = hd_cpu_isa() | hd_device_isa();
+    uint32_t       mask = 0;
+    char           names[48];
     for (const char *p = text;; p++) {
         size_t const   n = strcspn(p, ",+");
         uint32_t const bit = family_bit(p, n);
         if (!bit)
-            HD_FAIL(err, HD_ERR_INVALID, "kernel family '%.*s' is none of ref, avx2, avx512, all",
-                    (int)n, p);
+            HD_FAIL(err, HD_ERR_INVALID,
+                    "kernel family '%.*s' is none of ref, avx2, avx512, all, cuda, sm90", (int)n,
+                    p);
         mask |= bit;
         p += n;
         if (!*p) break;
     }
-    uint32_t const lacking = mask & ~hd_cpu_isa();
-    if (lacking) {
-        char names[32];
-        hd_isa_print(lacking, names, sizeof names);
-        HD_FAIL(err, HD_ERR_INVALID, "this machine does not run %s kernels", names);
-    }
-    *out = mask | HD_ISA_REF; /* the reference stands behind every op that has no faster kernel */
+    hd_isa_print(mask & ~available, names, sizeof names);
+    if (mask & ~available)
+        HD_FAIL(err, HD_ERR_INVALID, "this machine or build does not run %s kernels", names);
+    if ((mask & HD_ISA_HOST) && (mask & HD_ISA_DEVICE))
+        HD_FAIL(err, HD_ERR_INVALID, "kernels of the host and of a GPU do not mix: '%s'", text);
+    *out = with_fallback(mask);
     return HD_OK;
 }
 

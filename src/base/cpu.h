@@ -9,11 +9,17 @@ HD_BEGIN_C
 #define HD_ISA_REF    UINT32_C(0x01) /* portable C, always there           */
 #define HD_ISA_AVX2   UINT32_C(0x02) /* AVX2, FMA, F16C, BMI2              */
 #define HD_ISA_AVX512 UINT32_C(0x04) /* AVX-512 F, BW, DQ, VL, VNNI, VBMI  */
+#define HD_ISA_CUDA   UINT32_C(0x10) /* portable CUDA C                    */
+#define HD_ISA_SM90   UINT32_C(0x20) /* Hopper's own instructions          */
+#define HD_ISA_HOST   (HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512)
+#define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90)
 
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);
 
-/* Parses "ref", "ref,avx2", "all".  returns HD_ERR_INVALID naming the word. */
+/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90".  One place only: families of the
+ * host and of an accelerator do not mix.
+ * returns  HD_ERR_INVALID naming the word */
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err);
 /* Writes "ref+avx2" to out [cap]. */
 void hd_isa_print(uint32_t mask, char *out, size_t cap);

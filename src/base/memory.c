@@ -11,7 +11,7 @@ static atomic_int   seals;
 static atomic_llong count;
 static atomic_llong fail_at; /* allocation number that fails; 0: none */
 
-static bool may_allocate(void)
+bool hd_memory_may_allocate(void)
 {
     assert(atomic_load(&seals) == 0 && "allocation after open");
     if (atomic_load(&seals) != 0) return false;
@@ -21,7 +21,7 @@ static bool may_allocate(void)
 
 void *hd_memory_alloc(size_t bytes)
 {
-    if (!may_allocate() || bytes > SIZE_MAX - HD_ALIGN) return NULL;
+    if (!hd_memory_may_allocate() || bytes > SIZE_MAX - HD_ALIGN) return NULL;
     size_t const rounded = (bytes + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
     void *const  p = aligned_alloc(HD_ALIGN, rounded ? rounded : HD_ALIGN);
     if (p) memset(p, 0, rounded);

@@ -20,6 +20,9 @@ void  hd_memory_free(void *p); /* NULL is fine */
  * seals nest. */
 void hd_memory_seal(void);
 void hd_memory_unseal(void);
+/* Whether an allocation would be let through now; counts as one when it would.  For memory
+ * that is not the host's. */
+bool hd_memory_may_allocate(void);
 /* Number of allocations made so far by this process, for tests. */
 int64_t hd_memory_count(void);
 /* Makes allocation number `n` from now (1 is the next) return NULL; 0 switches it off. */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/cpu.h"
+#include "base/device.h"
 #include "base/status.h"
 
 /* The registry of operations and kernels.
@@ -20,8 +21,6 @@
  * part of a cache pool it uses, so one pass may hold tokens of several sequences.        */
 
 HD_BEGIN_C
-
-typedef struct hd_stream hd_stream; /* NULL on the CPU */
 
 typedef enum hd_dtype { HD_F32, HD_BF16, HD_U8, HD_I32 } hd_dtype;
 typedef enum hd_role { HD_IN, HD_OUT, HD_INOUT } hd_role;

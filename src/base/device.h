@@ -1,0 +1,54 @@
+#ifndef HD_BASE_DEVICE_H
+#define HD_BASE_DEVICE_H
+
+#include "base/memory.h"
+
+/* Where kernels run and their memory is: the host (a NULL device) or one accelerator.  The
+ * accelerator's side is one file, device_cuda.cu, or device_none.c in a build without. */
+
+HD_BEGIN_C
+
+typedef struct hd_device hd_device; /* NULL: the host */
+typedef struct hd_stream hd_stream; /* NULL: the host; work on one runs in order */
+typedef struct hd_graph  hd_graph;  /* captured work, replayed as one            */
+
+/* Kernel families (HD_ISA_) that the accelerator of this machine runs; 0 without one. */
+uint32_t hd_device_isa(void);
+
+/* Opens the accelerator.  returns HD_ERR_UNSUPPORTED when this build or machine has none */
+hd_status   hd_device_open(hd_device **out, hd_error *err);
+void        hd_device_close(hd_device *d);        /* NULL is fine */
+const char *hd_device_name(const hd_device *d);   /* "host", "NVIDIA H200" */
+hd_stream  *hd_device_stream(const hd_device *d); /* NULL for the host */
+
+/* Bytes aligned to HD_ALIGN, not cleared on an accelerator; NULL when memory is short.  Fails
+ * while memory is sealed, as hd_memory_alloc does. */
+void *hd_device_alloc(hd_device *d, size_t bytes);
+void  hd_device_free(hd_device *d, void *p);
+/* Host memory that the accelerator reaches without a copy in between; NULL when short. */
+void *hd_device_alloc_pinned(hd_device *d, size_t bytes);
+void  hd_device_free_pinned(hd_device *d, void *p);
+
+/* Copies in stream order; from pinned memory the call may return before it is done. */
+hd_status hd_device_write(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err);
+hd_status hd_device_read(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err);
+/* Waits for all work; an error of an earlier kernel surfaces here. */
+hd_status hd_device_sync(hd_device *d, hd_error *err);
+
+/* Between begin and end, work on the stream is recorded instead of run.
+ * returns  HD_ERR_DEVICE when the accelerator refuses; the host has no graphs
+ * owns     *out is the caller's, freed before the memory that it uses */
+hd_status hd_device_capture_begin(hd_device *d, hd_error *err);
+hd_status hd_device_capture_end(hd_device *d, hd_graph **out, hd_error *err);
+hd_status hd_graph_launch(hd_device *d, hd_graph *g, hd_error *err);
+void      hd_graph_free(hd_graph *g); /* NULL is fine */
+
+/* Seconds that the work between two marks took on the accelerator, by its own clock. */
+typedef struct hd_timer hd_timer;
+hd_status               hd_timer_open(hd_timer **out, hd_device *d, hd_error *err);
+void                    hd_timer_close(hd_timer *t);
+hd_status               hd_timer_start(hd_timer *t, hd_error *err);
+hd_status               hd_timer_stop(hd_timer *t, double *seconds, hd_error *err);
+
+HD_END_C
+#endif

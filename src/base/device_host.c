@@ -1,0 +1,57 @@
+#include <string.h>
+
+#include "base/accelerator.h"
+#include "base/device.h"
+
+/* The host's half of every call; the accelerator's is behind it. */
+
+const char *hd_device_name(const hd_device *d) { return d ? hd_accelerator_name(d) : "host"; }
+
+hd_stream *hd_device_stream(const hd_device *d) { return d ? hd_accelerator_stream(d) : NULL; }
+
+void *hd_device_alloc(hd_device *d, size_t bytes)
+{
+    if (!d) return hd_memory_alloc(bytes);
+    return hd_memory_may_allocate() ? hd_accelerator_alloc(d, bytes) : NULL;
+}
+
+void hd_device_free(hd_device *d, void *p)
+{
+    if (d && p)
+        hd_accelerator_free(d, p);
+    else
+        hd_memory_free(p);
+}
+
+void *hd_device_alloc_pinned(hd_device *d, size_t bytes)
+{
+    if (!d) return hd_memory_alloc(bytes);
+    return hd_memory_may_allocate() ? hd_accelerator_alloc_pinned(d, bytes) : NULL;
+}
+
+void hd_device_free_pinned(hd_device *d, void *p)
+{
+    if (d && p)
+        hd_accelerator_free_pinned(d, p);
+    else
+        hd_memory_free(p);
+}
+
+hd_status hd_device_write(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err)
+{
+    if (d) return hd_accelerator_write(d, to, from, bytes, err);
+    if (bytes && to != from) memcpy(to, from, bytes);
+    return HD_OK;
+}
+
+hd_status hd_device_read(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err)
+{
+    if (d) return hd_accelerator_read(d, to, from, bytes, err);
+    if (bytes && to != from) memcpy(to, from, bytes);
+    return HD_OK;
+}
+
+hd_status hd_device_sync(hd_device *d, hd_error *err)
+{
+    return d ? hd_accelerator_sync(d, err) : HD_OK;
+}
