@@ -1,11 +1,11 @@
-#include <math.h>
+#include "engine/sampler.h"
 
-#include "base/status.h"
+#include <math.h>
 
 /* Picks tokens from logits.  Everything is a pure function of its arguments, so the same seed
  * gives the same tokens whoever else is served. */
 
-static hd_status check_sampling(const hd_sampling *s, int32_t n_top, hd_error *err)
+hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, hd_error *err)
 {
     if (!(s->temperature >= 0) || !isfinite(s->temperature))
         HD_FAIL(err, HD_ERR_INVALID, "temperature %g: wanted 0 or more", (double)s->temperature);
@@ -64,7 +64,26 @@ static void collect_top(hd_sampled *out, const float *logits, int32_t n, int32_t
     }
 }
 
-/* ---- candidates: a heap of ids with the best at the top ---- */
+/* ---- candidates ---- */
+
+/* The candidates of one draw.  Filters by rank need a heap of ids; what is popped from it
+ * stands behind it, so that candidate i is id[n - 1 - i].  Without such filters all ids are
+ * candidates, in no order that matters. */
+typedef struct candidates {
+    const float       *logits;
+    const hd_sampling *s;
+    int32_t           *id; /* [n] */
+    int32_t            n, kept;
+    float              largest; /* logit */
+} candidates;
+
+/* Relative to the best one's. */
+static double weight_of(const candidates *c, int32_t id)
+{
+    return exp(((double)c->logits[id] - c->largest) / c->s->temperature);
+}
+
+static int32_t candidate_at(const candidates *c, int32_t i) { return c->id[c->n - 1 - i]; }
 
 static void sift_down(const float *logits, int32_t *heap, int32_t n, int32_t i)
 {
@@ -77,33 +96,38 @@ static void sift_down(const float *logits, int32_t *heap, int32_t n, int32_t i)
     }
 }
 
-static double weight_of(const float *logits, int32_t id, float largest, float temperature)
+static void make_heap(candidates *c)
 {
-    return exp(((double)logits[id] - largest) / temperature);
+    for (int32_t i = c->n / 2 - 1; i >= 0; i--) sift_down(c->logits, c->id, c->n, i);
 }
 
-/* Moves the candidates that the filters keep, best first, to the end of `heap` [n]; returns
- * how many, and their total weight.  `all` is the weight of the whole vocabulary. */
-static int32_t keep_candidates(const float *logits, int32_t n, const hd_sampling *s, int32_t *heap,
-                               double all, double *kept_weight)
+/* Keeps the best one that is not kept yet; returns its weight. */
+static double keep_next(candidates *c)
 {
-    float const   largest = logits[heap[0]];
-    int32_t const most = s->top_k > 0 && s->top_k < n ? s->top_k : n;
-    double const  enough = s->top_p > 0 ? s->top_p * all : all;
-    double        sum = 0;
-    int32_t       kept = 0;
-    while (kept < most && (kept == 0 || sum < enough)) {
-        double const w = weight_of(logits, heap[0], largest, s->temperature);
-        if (kept > 0 && w < s->min_p) break;
-        int32_t const best = heap[0], last = n - 1 - kept;
-        heap[0] = heap[last];
-        heap[last] = best;
-        sift_down(logits, heap, last, 0);
-        sum += w;
-        kept++;
-    }
-    *kept_weight = sum;
-    return kept;
+    int32_t const best = c->id[0], last = c->n - 1 - c->kept;
+    c->id[0] = c->id[last];
+    c->id[last] = best;
+    sift_down(c->logits, c->id, last, 0);
+    c->kept++;
+    return weight_of(c, best);
+}
+
+/* Each filter sees what the one before it left: first top_k, then top_p. */
+static void filter_by_rank(candidates *c, bool has_k, bool has_p)
+{
+    double  total = 0, sum = 0;
+    int32_t enough = 0;
+    make_heap(c);
+    c->kept = 0;
+    if (has_k)
+        while (c->kept < c->s->top_k) total += keep_next(c);
+    else
+        for (int32_t i = 0; i < c->n; i++) total += weight_of(c, i);
+    if (!has_p) return;
+    int32_t const most = has_k ? c->kept : c->n;
+    for (; enough < most && (enough == 0 || sum < c->s->top_p * total); enough++)
+        sum += enough < c->kept ? weight_of(c, candidate_at(c, enough)) : keep_next(c);
+    c->kept = enough;
 }
 
 /* Uniform in [0, 1) from seed and step alone (the finaliser of SplitMix64). */
@@ -115,31 +139,44 @@ static double draw_uniform(uint64_t seed, uint64_t step)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-static int32_t draw(const float *logits, int32_t n, const hd_sampling *s, uint64_t step,
-                    int32_t *heap)
+/* What min_p leaves of a candidate's weight. */
+static double share_of(const candidates *c, int32_t id)
 {
-    float const largest = logits[find_best(logits, n)];
-    double      all = 0, kept_weight;
-    for (int32_t i = 0; i < n; i++) {
-        heap[i] = i;
-        all += weight_of(logits, i, largest, s->temperature);
-    }
-    for (int32_t i = n / 2 - 1; i >= 0; i--) sift_down(logits, heap, n, i);
-    int32_t const kept = keep_candidates(logits, n, s, heap, all, &kept_weight);
-    double        left = draw_uniform(s->seed, step) * kept_weight;
-    for (int32_t i = 0; i < kept; i++) {
-        int32_t const id = heap[n - 1 - i];
-        left -= weight_of(logits, id, largest, s->temperature);
+    double const w = weight_of(c, id);
+    return w < c->s->min_p ? 0 : w;
+}
+
+static int32_t pick(const candidates *c, double uniform)
+{
+    double  total = 0;
+    int32_t last = candidate_at(c, 0);
+    for (int32_t i = 0; i < c->kept; i++) total += share_of(c, candidate_at(c, i));
+    double left = uniform * total;
+    for (int32_t i = 0; i < c->kept; i++) {
+        int32_t const id = candidate_at(c, i);
+        double const  share = share_of(c, id);
+        if (share > 0) last = id;
+        left -= share;
         if (left < 0) return id;
     }
-    return heap[n - kept]; /* rounding left a crumb: the last candidate */
+    return last; /* rounding left a crumb */
+}
+
+static int32_t draw(const float *logits, int32_t n, const hd_sampling *s, uint64_t step,
+                    int32_t *scratch)
+{
+    candidates c = {logits, s, scratch, n, n, logits[find_best(logits, n)]};
+    bool const has_k = s->top_k > 0 && s->top_k<n, has_p = s->top_p> 0 && s->top_p < 1;
+    for (int32_t i = 0; i < n; i++) scratch[i] = i;
+    if (has_k || has_p) filter_by_rank(&c, has_k, has_p);
+    return pick(&c, draw_uniform(s->seed, step));
 }
 
 hd_status hd_sample(hd_sampled *out, const float *logits, int32_t n, const hd_sampling *sampling,
                     uint64_t step, int32_t n_top, int32_t *scratch, hd_error *err)
 {
     if (n < 1) HD_FAIL(err, HD_ERR_INVALID, "%d logits", n);
-    HD_TRY(check_sampling(sampling, n_top, err));
+    HD_TRY(hd_sampler_check(sampling, n_top, err));
     HD_TRY(check_logits(logits, n, err));
     int32_t const best = find_best(logits, n);
     double const  total = log_total(logits, n, logits[best]);
