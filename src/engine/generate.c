@@ -1,6 +1,7 @@
 #include <time.h>
 
 #include "engine/engine.h"
+#include "engine/sampler.h"
 
 /* What one generation carries from token to token. */
 typedef struct generation {
@@ -67,8 +68,9 @@ static hd_status draw_one(generation *g, int32_t step, int32_t *scratch, bool *d
     HD_TRY(hd_sample(&g->drawn, g->s->logits, e->model.config->n_vocab, &g->opt->sampling,
                      (uint64_t)step, g->opt->n_top, scratch, err));
     emit(g, &g->drawn, NULL);
-    *done = is_eos(e, g->drawn.token.id) && !g->opt->ignore_eos;
-    if (*done || g->is_cancelled) return HD_OK;
+    bool const at_eos = is_eos(e, g->drawn.token.id);
+    *done = at_eos && !g->opt->ignore_eos;
+    if (at_eos || g->is_cancelled) return HD_OK; /* an ignored EOS is no text either */
     HD_TRY(hand_on(g, g->drawn.token.id, err));
     *done = g->parser && hd_parser_is_done(g->parser);
     return HD_OK;
@@ -116,10 +118,21 @@ static hd_status generate(generation *g, const int32_t *prompt, int32_t n_prompt
     return HD_OK;
 }
 
+static hd_status check_options(const hd_generate_options *o, hd_error *err)
+{
+    if (o->max_new < 0) HD_FAIL(err, HD_ERR_INVALID, "max_new %d: wanted 0 or more", o->max_new);
+    if (o->n_stop < 0) HD_FAIL(err, HD_ERR_INVALID, "%d stop strings: wanted 0 or more", o->n_stop);
+    if (o->is_raw && o->n_stop > 0)
+        HD_FAIL(err, HD_ERR_INVALID, "%d stop strings: raw output is not searched for them",
+                o->n_stop);
+    return hd_sampler_check(&o->sampling, o->n_top, err);
+}
+
 hd_status hd_generate(hd_session *s, const int32_t *prompt, int32_t n_prompt,
                       const hd_generate_options *opt, hd_generate_result *out, hd_error *err)
 {
     generation g = {.s = s, .opt = opt};
+    HD_TRY(check_options(opt, err));
     *out = (hd_generate_result){0};
     if (!opt->is_raw) {
         hd_parser_options const p = {.start = opt->start,
