@@ -194,6 +194,13 @@ static void cut_turns(chat *c, size_t at)
     if (c->turns.data) c->turns.data[at] = 0;
 }
 
+/* The conversation goes on, but the exit status will tell. */
+static void complain(chat *c, const hd_error *err)
+{
+    hd_cli_fail(err);
+    c->has_failed = true;
+}
+
 /* An answer that failed, or was stopped before it had a word, leaves no trace of its question. */
 static void say(chat *c, const char *text, size_t bytes)
 {
@@ -213,7 +220,7 @@ static void say(chat *c, const char *text, size_t bytes)
     if (was_stopped)
         hd_screen_note(&c->screen, "stopped");
     else if (s != HD_OK)
-        c->has_failed = hd_cli_fail(&err) != 0;
+        complain(c, &err);
 }
 
 /* ---- commands ---- */
@@ -232,13 +239,13 @@ static void set_system(chat *c, const char *text)
     c->question.system = *text ? c->system.data : NULL;
 }
 
-static void set_think(chat *c, const char *word)
+static hd_status set_think(chat *c, const char *word, hd_error *err)
 {
     int const level = hd_think_find(word);
     if (level < 0)
-        hd_screen_note(&c->screen, "/think '%s': wanted one of off, low, high, max", word);
-    else
-        c->question.think = level;
+        HD_FAIL(err, HD_ERR_INVALID, "/think '%s': wanted one of off, low, high, max", word);
+    c->question.think = level;
+    return HD_OK;
 }
 
 static void print_tokens(const chat *c)
@@ -259,11 +266,9 @@ static const char *match(const char *line, const char *command)
     return line + n + strspn(line + n, " ");
 }
 
-/* Returns false for /quit. */
-static bool obey(chat *c, const char *line)
+static hd_status obey(chat *c, const char *line, hd_error *err)
 {
     const char *rest;
-    if (match(line, "/quit")) return false;
     if (match(line, "/help"))
         hd_stdout_write(COMMANDS, strlen(COMMANDS));
     else if (match(line, "/new"))
@@ -271,12 +276,12 @@ static bool obey(chat *c, const char *line)
     else if (match(line, "/tokens"))
         print_tokens(c);
     else if ((rest = match(line, "/think")))
-        set_think(c, rest);
+        return set_think(c, rest, err);
     else if ((rest = match(line, "/system")))
         set_system(c, rest);
     else
-        hd_screen_note(&c->screen, "no command '%s'; /help lists them", line);
-    return true;
+        HD_FAIL(err, HD_ERR_INVALID, "no command '%s'; /help lists them", line);
+    return HD_OK;
 }
 
 static bool is_blank(const char *line, size_t bytes)
@@ -287,15 +292,18 @@ static bool is_blank(const char *line, size_t bytes)
 }
 
 /* Returns false when the conversation is over. */
-static bool take_line(chat *c, hd_buffer *own, const char *line, size_t bytes)
+static bool take_line(chat *c, const hd_buffer *line)
 {
-    if (is_blank(line, bytes)) return true;
-    hd_buffer_clear(own);
-    hd_buffer_add(own, line, bytes);
-    if (own->failed) return false;
-    if (line[0] == '/') return obey(c, own->data);
-    say(c, own->data, own->used);
-    return !hd_stdout_has_failed() && !c->turns.failed && !c->seen.failed;
+    hd_error err = {0};
+    if (line->failed) return false;
+    if (is_blank(line->data, line->used)) return true;
+    if (line->data[0] != '/')
+        say(c, line->data, line->used);
+    else if (match(line->data, "/quit"))
+        return false;
+    else if (obey(c, line->data, &err) != HD_OK)
+        complain(c, &err);
+    return !hd_stdout_has_failed() && !c->turns.failed && !c->seen.failed && !c->system.failed;
 }
 
 /* ---- the verb ---- */
@@ -331,14 +339,18 @@ static hd_status open_chat(chat *c, hd_error *err)
 
 static hd_status talk(chat *c, hd_error *err)
 {
-    hd_buffer   own = {0};
+    hd_buffer   line = {0};
     size_t      bytes = 0;
-    const char *line;
+    const char *typed;
+    bool        is_on = true;
     if (hd_chat_lines_is_terminal(c->lines)) hd_screen_note(&c->screen, "/help lists the commands");
-    while ((line = hd_chat_lines_next(c->lines, &bytes)))
-        if (!take_line(c, &own, line, bytes)) break;
-    bool const is_short = own.failed || c->turns.failed || c->seen.failed;
-    hd_buffer_free(&own);
+    while (is_on && (typed = hd_chat_lines_next(c->lines, &bytes))) {
+        hd_buffer_clear(&line);
+        hd_buffer_add(&line, typed, bytes);
+        is_on = take_line(c, &line);
+    }
+    bool const is_short = line.failed || c->turns.failed || c->seen.failed || c->system.failed;
+    hd_buffer_free(&line);
     if (is_short) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the conversation");
     return HD_OK;
 }
