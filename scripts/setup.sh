@@ -98,10 +98,11 @@ make_venv()
     has_venv && return
     echo "setup: Python packages into build/venv"
     rm -rf build/venv
-    mkdir -p build && python3 -m venv build/venv &&
-        build/venv/bin/python3 -m pip install -q --disable-pip-version-check --no-deps \
-            -r tests/requirements.txt &&
-        cp tests/requirements.txt build/venv/ || fail "no Python packages in build/venv"
+    mkdir -p build
+    python3 -m venv build/venv || fail "python3 cannot make build/venv"
+    build/venv/bin/python3 -m pip install -q --disable-pip-version-check --no-deps \
+        -r tests/requirements.txt || fail "pip cannot install tests/requirements.txt"
+    cp tests/requirements.txt build/venv/
     has_venv || fail "the Python packages in build/venv do not load"
 }
 

@@ -9,8 +9,7 @@ scripts/setup.sh test || exit 1
 jobs=$(nproc)
 python=build/venv/bin/python3
 logs=build/log
-passed=0
-failed=0
+sums=$logs/sums # a line "PASSED FAILED" for each program
 rm -rf $logs
 mkdir -p $logs
 
@@ -26,15 +25,14 @@ count_tests()
          END { print passed + 0, failed + 0, skipped + 0 }' "$1"
 }
 
-# Says in one word why a program that ended with this status is not a success, or nothing.
+# fault_of STATUS PASSED FAILED SKIPPED: why this is no success, or nothing.
 fault_of()
 {
-    case $1 in
-    0) ;;
-    124 | 137) echo "hangs" ; return ;;
-    *) echo "fails" ; return ;;
-    esac
-    if [ "$3" -gt 0 ]; then
+    if [ "$1" -eq 124 ] || [ "$1" -eq 137 ]; then
+        echo "hangs or is killed"
+    elif [ "$1" -ne 0 ]; then
+        echo "fails"
+    elif [ "$3" -gt 0 ]; then
         echo "fails but exits 0"
     elif [ "$4" -gt 0 ]; then
         echo "skips $4"
@@ -43,20 +41,21 @@ fault_of()
     fi
 }
 
-# report NAME LOG STATUS SECONDS: counts one program in and prints its line.
+# report NAME LOG STATUS SECONDS: counts one program in and prints its line, a failing one's
+# log before it.
 report()
 {
     # shellcheck disable=SC2046 # three numbers
     set -- "$1" "$2" "$3" "$4" $(count_tests "$2")
     fault=$(fault_of "$3" "$5" "$6" "$7")
-    passed=$((passed + $5))
     if [ -z "$fault" ]; then
+        echo "$5 0" >>$sums
         printf 'ok    %-48s %6d tests %4d s\n' "$1" "$5" "$4"
-        return
+    else
+        echo "$5 $(($6 > 0 ? $6 : 1))" >>$sums
+        printf '%s\nFAIL  %-48s %s (status %d, %d s)\n' "$(sed 's/^/    /' "$2")" \
+            "$1" "$fault" "$3" "$4"
     fi
-    failed=$((failed + ($6 > 0 ? $6 : 1)))
-    sed 's/^/    /' "$2"
-    printf 'FAIL  %-48s %s (status %d, %d s)\n' "$1" "$fault" "$3" "$4"
 }
 
 # run NAME SECONDS COMMAND...: a program that reports its own number of tests; one that hangs
@@ -68,8 +67,7 @@ run()
     log=$logs/$(echo "$name" | tr -c 'a-zA-Z0-9_\n' '-').log
     start=$(date +%s)
     timeout -k 10 "$limit" "$@" </dev/null >"$log" 2>&1
-    status=$?
-    report "$name" "$log" $status $(($(date +%s) - start))
+    report "$name" "$log" $? $(($(date +%s) - start))
 }
 
 # check NAME SECONDS COMMAND...: a build or a check, one test in itself.
@@ -85,7 +83,7 @@ check()
 found()
 {
     [ -e "$1" ] && return
-    failed=$((failed + 1))
+    echo "0 1" >>$sums
     echo "FAIL  $1: no such tests"
     return 1
 }
@@ -98,16 +96,16 @@ run_tests()
     done
 }
 
-# run_kernels BUILD: every family of kernels that this machine runs.
+# run_kernels BUILD: each family that has kernels, as far as this machine runs it.
 run_kernels()
 {
-    for isa in ref avx2 avx512; do
-        if "$1/tests/kernels/test_kernels" --isa $isa --list >/dev/null 2>&1; then
-            run "$1/tests/kernels $isa" 900 "$1/tests/kernels/test_kernels" --isa $isa
-        elif [ $isa = ref ]; then
-            found "$1/tests/kernels/test_kernels --isa ref"
+    kernels=$1/tests/kernels/test_kernels
+    found "$kernels" || return
+    for isa in $("$kernels" --list | cut -d ' ' -f 2 | sort -u); do
+        if "$kernels" --isa "$isa" --list >/dev/null 2>&1; then
+            run "$1/tests/kernels $isa" 900 "$kernels" --isa "$isa"
         else
-            echo "note  this machine does not run $isa kernels"
+            echo "note  $isa kernels: this machine does not run them"
         fi
     done
 }
@@ -145,17 +143,32 @@ check "build with clang" 1200 make -j"$jobs" CC=clang BUILD=build/clang everythi
 check "build with sanitizers" 1200 make -j"$jobs" CC=gcc SAN=1 BUILD=build/san everything
 check "build of fuzzers" 1200 scripts/build_fuzzers.sh
 
-run_tests build 300 unit
-run_tests build 900 model
-run_kernels build
-run_python
-run_cli build
-run_tests build/clang 300 unit
-run_tests build/san 600 unit
-run_tests build/san 1200 model
-run_kernels build/san
-run_fuzz build/san
-run_cli build/san
+run_plain()
+{
+    run_tests build 300 unit
+    run_kernels build
+    run_python
+    run_cli build
+    run_tests build/clang 300 unit
+    run_tests build 1800 model
+}
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ] && [ $passed -gt 0 ]
+run_sanitized()
+{
+    run_tests build/san 600 unit
+    run_kernels build/san
+    run_fuzz build/san
+    run_cli build/san
+    run_tests build/san 1800 model
+}
+
+# Two lanes, because most programs use one core.
+run_plain &
+plain=$!
+run_sanitized &
+sanitized=$!
+trap 'kill $plain $sanitized; exit 130' INT TERM
+wait
+
+awk '{ passed += $1; failed += $2 }
+     END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 || passed == 0 }' $sums
