@@ -181,23 +181,64 @@ static hd_status find_siblings(hd_taker *k, const char *name, siblings *s)
     return HD_OK;
 }
 
-/* A positive finite scalar, [] or [1]. */
+static bool is_usable_scale(float x) { return isnormal(x) && x > 0; }
+
+/* A float scalar, [] or [1]. */
 static hd_status take_scalar(hd_taker *k, hd_tensor *t, float *out)
 {
     if (!is_plain(t->st.dtype) || !has_shape(&t->st, 0, 1)) return fail_tensor(k, t, "F32 []");
     HD_TRY(tick(k, t));
     *out = read_float(&t->st, 0);
-    if (isnormal(*out) && *out > 0) return HD_OK;
-    HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s is %g, wanted a positive, normal number",
-            t->st.name, file_of(k, t), (double)*out);
+    return HD_OK;
 }
 
-static hd_status check_shape(const hd_taker *k, const hd_tensor *t, const char *dtype, int64_t rows,
-                             int64_t cols)
+/* The scale of a whole tensor as a multiplier. */
+static hd_status take_tensor_scale(hd_taker *k, hd_tensor *t, bool is_divisor, float *out)
+{
+    float stored;
+    HD_TRY(take_scalar(k, t, &stored));
+    *out = is_divisor ? 1 / stored : stored;
+    if (!is_usable_scale(stored) || !is_usable_scale(*out))
+        HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s is %g, wanted a positive, normal number",
+                t->st.name, file_of(k, t), (double)stored);
+    if (*out > 1 && !k->has_warned)
+        hd_log_print(k->log, HD_LOG_WARNING,
+                     "tensor %s is %g, so weights are scaled up by %g: is it a reciprocal?",
+                     t->st.name, (double)stored, (double)*out);
+    k->has_warned = k->has_warned || *out > 1;
+    return HD_OK;
+}
+
+static hd_status take_input_scale(hd_taker *k, hd_tensor *t, bool is_divisor, float *out)
+{
+    float stored;
+    HD_TRY(take_scalar(k, t, &stored));
+    *out = is_divisor ? 1 / stored : stored;
+    if (is_usable_scale(stored) && is_usable_scale(*out)) return HD_OK;
+    hd_log_print(k->log, HD_LOG_WARNING, "tensor %s in %s is %g, no usable input scale", t->st.name,
+                 file_of(k, t), (double)stored);
+    if (!k->n_bad_inputs++) k->bad_input = t;
+    *out = 1; /* never used: the load fails */
+    return HD_OK;
+}
+
+hd_status hd_take_check_inputs(const hd_taker *k)
+{
+    const hd_tensor *const t = k->bad_input;
+    if (!t) return HD_OK;
+    HD_FAIL(k->err, HD_ERR_NUMERIC,
+            "%d unusable input scales, the first is tensor %s in %s: %g, wanted a positive, normal "
+            "number",
+            k->n_bad_inputs, t->st.name, file_of(k, t), (double)read_float(&t->st, 0));
+}
+
+static hd_status check_tensor(const hd_taker *k, const hd_tensor *t, bool has_dtype,
+                              const char *dtypes, int64_t rows, int64_t cols)
 {
     char wanted[96];
-    print_wanted(wanted, sizeof wanted, dtype, rows, cols);
-    return has_shape(&t->st, rows, cols) ? HD_OK : fail_tensor(k, t, wanted);
+    if (has_dtype && has_shape(&t->st, rows, cols)) return HD_OK;
+    print_wanted(wanted, sizeof wanted, dtypes, rows, cols);
+    return fail_tensor(k, t, wanted);
 }
 
 /* Scales of NVFP4 blocks are magnitudes: a sign or a NaN code would poison 16 weights. */
@@ -221,30 +262,31 @@ static hd_status check_e8m0_scales(const hd_taker *k, const hd_tensor *t)
             file_of(k, t), nan - t->st.data);
 }
 
-static bool is_bytes(hd_st_dtype d) { return d == HD_ST_U8 || d == HD_ST_I8; }
+/* Four-bit codes come as bytes, two in each, or as F4, whose shape counts elements. */
+static bool is_codes(hd_st_dtype d) { return d == HD_ST_U8 || d == HD_ST_I8 || d == HD_ST_F4; }
+
+static hd_status check_codes(const hd_taker *k, const hd_tensor *t, const hd_matrix *m)
+{
+    bool const is_f4 = t->st.dtype == HD_ST_F4;
+    return check_tensor(k, t, is_codes(t->st.dtype), is_f4 ? "F4" : "U8 (two codes a byte)", m->n,
+                        is_f4 ? m->k : m->k / 2);
+}
 
 static hd_status take_nvfp4(hd_taker *k, const siblings *s, hd_matrix *m)
 {
     hd_tensor *const w = s->packed ? s->packed : s->weight;
-    if (!is_bytes(w->st.dtype)) return fail_tensor(k, w, "U8, two four-bit codes a byte");
     if (m->k % HD_NVFP4_BLOCK)
         HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s: %d columns are not whole blocks of 16",
                 w->st.name, m->k);
-    HD_TRY(check_shape(k, w, "U8", m->n, m->k / 2));
-    if (s->scale->st.dtype != HD_ST_F8_E4M3)
-        return fail_tensor(k, s->scale, "F8_E4M3 block scales");
-    HD_TRY(check_shape(k, s->scale, "F8_E4M3", m->n, m->k / HD_NVFP4_BLOCK));
+    HD_TRY(check_codes(k, w, m));
+    HD_TRY(check_tensor(k, s->scale, s->scale->st.dtype == HD_ST_F8_E4M3, "F8_E4M3", m->n,
+                        m->k / HD_NVFP4_BLOCK));
     HD_TRY(check_e4m3_scales(k, s->scale));
-    HD_TRY(take_scalar(k, s->packed ? s->global_scale : s->scale_2, &m->scale));
     /* compressed-tensors stores both global scales as divisors. */
-    if (s->packed) m->scale = 1 / m->scale;
-    hd_tensor *const in = s->packed ? s->input_global_scale : s->input_scale;
-    if (in) HD_TRY(take_scalar(k, in, &m->input_scale));
-    if (in && s->packed) m->input_scale = 1 / m->input_scale;
-    if (m->scale > 1)
-        hd_log_print(k->log, HD_LOG_WARNING,
-                     "matrix %s: tensor scale %g is above 1, is it a reciprocal?", w->name,
-                     (double)m->scale);
+    bool const is_divisor = s->packed != NULL;
+    HD_TRY(take_tensor_scale(k, is_divisor ? s->global_scale : s->scale_2, is_divisor, &m->scale));
+    hd_tensor *const in = is_divisor ? s->input_global_scale : s->input_scale;
+    if (in) HD_TRY(take_input_scale(k, in, is_divisor, &m->input_scale));
     m->format = HD_FMT_NVFP4;
     m->w = w->st.data;
     m->sf = s->scale->st.data;
@@ -257,8 +299,8 @@ static hd_status take_mxfp4(hd_taker *k, const siblings *s, hd_matrix *m)
     if (m->k % HD_MXFP4_BLOCK)
         HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s: %d columns are not whole blocks of 32",
                 s->weight->st.name, m->k);
-    HD_TRY(check_shape(k, s->weight, "I8", m->n, m->k / 2));
-    HD_TRY(check_shape(k, s->scale, "F8_E8M0", m->n, m->k / HD_MXFP4_BLOCK));
+    HD_TRY(check_codes(k, s->weight, m));
+    HD_TRY(check_tensor(k, s->scale, true, "F8_E8M0", m->n, m->k / HD_MXFP4_BLOCK));
     HD_TRY(check_e8m0_scales(k, s->scale));
     m->format = HD_FMT_MXFP4;
     m->w = s->weight->st.data;
@@ -267,10 +309,14 @@ static hd_status take_mxfp4(hd_taker *k, const siblings *s, hd_matrix *m)
     return tick(k, s->scale);
 }
 
+/* E8M0, also by tools that do not know the dtype. */
+static bool is_power_scale(hd_st_dtype d) { return d == HD_ST_F8_E8M0 || d == HD_ST_U8; }
+
+static bool is_fp8_scale(hd_st_dtype d) { return is_power_scale(d) || is_plain(d); }
+
 static float read_scale(const hd_st_tensor *t, int64_t i)
 {
-    return t->dtype == HD_ST_F8_E8M0 || t->dtype == HD_ST_U8 ? hd_e8m0_to_f32(t->data[i])
-                                                             : read_float(t, i);
+    return is_power_scale(t->dtype) ? hd_e8m0_to_f32(t->data[i]) : read_float(t, i);
 }
 
 /* FP8 scales are one in 16,384 of the weights: all kinds become f32. */
@@ -278,8 +324,9 @@ static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
 {
     int64_t const rows = (m->n + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
     int64_t const cols = (m->k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
-    HD_TRY(check_shape(k, s->weight, "F8_E4M3", m->n, m->k));
-    HD_TRY(check_shape(k, s->scale, "F8_E8M0, F32 or BF16", rows, cols));
+    HD_TRY(check_tensor(k, s->weight, true, "F8_E4M3", m->n, m->k));
+    HD_TRY(check_tensor(k, s->scale, is_fp8_scale(s->scale->st.dtype), "F8_E8M0, F32, BF16 or F16",
+                        rows, cols));
     float *const sf = hd_pool_alloc(&k->weights->pool, (size_t)(rows * cols) * sizeof *sf);
     if (!sf) return fail_memory(k, s->scale->name);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -299,7 +346,7 @@ static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
 static hd_status take_plain(hd_taker *k, const siblings *s, hd_matrix *m)
 {
     hd_tensor *const t = s->weight;
-    HD_TRY(check_shape(k, t, "BF16, F32 or F16", m->n, m->k));
+    HD_TRY(check_tensor(k, t, true, "BF16, F32 or F16", m->n, m->k));
     HD_TRY(tick(k, t));
     m->format = t->st.dtype == HD_ST_BF16 ? HD_FMT_BF16 : HD_FMT_F32;
     if (m->format == HD_FMT_F32) {
@@ -317,8 +364,6 @@ static hd_status take_plain(hd_taker *k, const siblings *s, hd_matrix *m)
     return HD_OK;
 }
 
-static bool is_power_scale(hd_st_dtype d) { return d == HD_ST_F8_E8M0 || d == HD_ST_U8; }
-
 /* Chooses the format from the siblings and refuses what fits none, by name. */
 static hd_status take_by_siblings(hd_taker *k, const char *name, const siblings *s, hd_matrix *m)
 {
@@ -331,11 +376,14 @@ static hd_status take_by_siblings(hd_taker *k, const char *name, const siblings 
     if (s->scale_2) return take_nvfp4(k, s, m);
     hd_st_dtype const d = s->weight->st.dtype;
     if (is_plain(d) && !s->scale) return take_plain(k, s, m);
+    if (is_plain(d))
+        HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s in %s is %s, yet has scales: %s",
+                s->weight->st.name, file_of(k, s->weight), hd_st_dtype_name(d), s->scale->st.name);
     if (d == HD_ST_F8_E4M3 && s->scale) return take_fp8(k, s, m);
-    if (is_bytes(d) && s->scale && is_power_scale(s->scale->st.dtype)) return take_mxfp4(k, s, m);
-    if (is_bytes(d) && s->scale)
+    if (is_codes(d) && s->scale && is_power_scale(s->scale->st.dtype)) return take_mxfp4(k, s, m);
+    if (is_codes(d) && s->scale)
         return fail_missing(k, name, "weight_scale_2", "F32 [] beside NVFP4 block scales");
-    if (!s->scale && (is_bytes(d) || d == HD_ST_F8_E4M3))
+    if (!s->scale && (is_codes(d) || d == HD_ST_F8_E4M3))
         return fail_missing(k, name, "scale", "scales beside the quantized weight");
     return fail_tensor(k, s->weight,
                        "BF16, F32, F16, F8_E4M3 with scales, or four-bit codes with scales");

@@ -14,6 +14,9 @@ typedef struct hd_taker {
     hd_weights    *weights; /* its pool holds what is converted, its counts what was found */
     const hd_log  *log;
     hd_error      *err;
+    hd_tensor     *bad_input; /* the first unusable input scale, NULL when all are good */
+    int32_t        n_bad_inputs;
+    bool           has_warned; /* of a tensor scale above 1: said once, the others are alike */
 } hd_taker;
 
 /* A tensor that may be absent: NULL, and not ticked. */
@@ -27,6 +30,9 @@ hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
                       const int32_t **out);
 /* A matrix of n rows and k columns in whatever format its siblings tell. */
 hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out);
+/* Fails when a matrix had an input scale that cannot be used.  They come in numbers, from
+ * experts that calibration never reached, so each is logged and the load goes on until here. */
+hd_status hd_take_check_inputs(const hd_taker *k);
 
 HD_END_C
 #endif

@@ -307,6 +307,7 @@ static hd_status load(hd_taker *k, hd_weights *w)
     w->has_mtp = hd_take_peek(k, "mtp.0.enorm", "weight") != NULL;
     w->has_dspark = !w->has_mtp && has_markov_head(k);
     if (w->has_mtp) HD_TRY(take_mtp(k, c, &w->mtp));
+    HD_TRY(hd_take_check_inputs(k));
     HD_TRY(check_leftovers(k));
     if (c->n_mtp > 0 && !w->has_mtp && !w->has_dspark)
         hd_log_print(k->log, HD_LOG_INFO, "config.json promises an MTP block that is not there");
@@ -319,7 +320,7 @@ hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, const hd_log *log
     hd_weights *const w = hd_memory_alloc(sizeof *w);
     if (!w) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the table of weights");
     w->config = hd_checkpoint_config(ck);
-    hd_taker        k = {ck, w, log, err};
+    hd_taker        k = {.ck = ck, .weights = w, .log = log, .err = err};
     hd_status const s = load(&k, w);
     if (s != HD_OK) {
         hd_weights_close(w);
