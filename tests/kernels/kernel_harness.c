@@ -162,6 +162,8 @@ static bool run_side(trial *t, const hd_kernel *k, test_side *s, uint32_t poison
 
 /* ---- comparing ---- */
 
+/* Bytes and bf16 have no value that cannot occur: there another poison in the second run
+ * tells, as other bits. */
 static bool is_unwritten(const hd_operand *o, const unsigned char *data, int64_t i)
 {
     uint32_t word;
@@ -173,7 +175,8 @@ static bool check_written(trial *t)
 {
     for (int32_t i = 0; i < t->got.n; i++) {
         const hd_operand *const o = &t->got.operand[i];
-        int64_t const           n = o->role == HD_OUT ? hd_operand_count(o) : 0;
+        bool const              is_word = hd_dtype_bytes(o->dtype) == sizeof(uint32_t);
+        int64_t const           n = o->role == HD_OUT && is_word ? hd_operand_count(o) : 0;
         for (int64_t at = 0; at < n; at++)
             if (is_unwritten(o, t->got.data[i]->data, at))
                 return fail(t, FAULT_UNWRITTEN, "%s element %" PRId64 " of %" PRId64, o->name, at,
@@ -203,42 +206,49 @@ static bool compare_float(trial *t, place p, int64_t col, float want, float got,
     return true;
 }
 
-static bool compare_exact_word(trial *t, place p, int64_t col, const void *want, const void *got)
+/* One element of any type, byte for byte; NaN may have any payload. */
+static bool compare_exact(trial *t, place p, int64_t col, const void *want, const void *got)
 {
-    float a, b;
-    if (memcmp(want, got, sizeof a) == 0) return true;
-    memcpy(&a, want, sizeof a);
-    memcpy(&b, got, sizeof b);
-    if (p.o->dtype == HD_F32 && isnan(a) && isnan(b)) return true;
-    int32_t x, y;
-    memcpy(&x, want, sizeof x);
-    memcpy(&y, got, sizeof y);
-    if (p.o->dtype == HD_I32)
-        return fail(t, FAULT_VALUE, "%s[%" PRId64 ",%" PRId64 "] is %d, not %d", p.o->name, p.row,
-                    col, y, x);
-    return fail(t, isfinite(a) == isfinite(b) ? FAULT_VALUE : FAULT_NONFINITE,
+    size_t const bytes = hd_dtype_bytes(p.o->dtype);
+    float        a = 0, b = 0;
+    uint32_t     x = 0, y = 0;
+    if (memcmp(want, got, bytes) == 0) return true;
+    memcpy(&x, want, bytes);
+    memcpy(&y, got, bytes);
+    if (p.o->dtype == HD_F32) {
+        memcpy(&a, want, bytes);
+        memcpy(&b, got, bytes);
+    }
+    if (isnan(a) && isnan(b)) return true;
+    if (p.o->dtype != HD_F32)
+        return fail(t, FAULT_VALUE, "%s[%" PRId64 ",%" PRId64 "] is %d (%x), not %d (%x)",
+                    p.o->name, p.row, col, (int32_t)y, y, (int32_t)x, x);
+    return fail(t, isfinite(a) && isfinite(b) ? FAULT_VALUE : FAULT_NONFINITE,
                 "%s[%" PRId64 ",%" PRId64 "] is %.9g (%08x), not exactly %.9g (%08x)", p.o->name,
-                p.row, col, (double)b, (unsigned)y, (double)a, (unsigned)x);
+                p.row, col, (double)b, y, (double)a, x);
 }
 
 static bool compare_row(trial *t, int32_t i, int64_t row, double *allowed)
 {
     const hd_operand *const    o = &t->wanted.operand[i];
     int64_t const              cols = hd_operand_cols(o);
-    const unsigned char *const want = t->wanted.data[i]->data;
-    const unsigned char *const got = t->got.data[i]->data;
-    bool const                 is_exact = !t->cases->limit || o->dtype != HD_F32;
+    size_t const               bytes = hd_dtype_bytes(o->dtype);
+    const unsigned char *const want = t->wanted.data[i]->data + (size_t)(row * cols) * bytes;
+    const unsigned char *const got = t->got.data[i]->data + (size_t)(row * cols) * bytes;
+    place const                p = {o, row};
     test_runs const            runs = {t->in.args, t->wanted.args, t->got.args, t->cases->variant};
+    bool const                 is_exact = !t->cases->limit || o->dtype != HD_F32;
     if (!is_exact) t->cases->limit(&runs, o, row, allowed);
     for (int64_t c = 0; c < cols; c++) {
-        size_t const at = (size_t)(row * cols + c) * 4;
-        place const  p = {o, row};
-        float        a, b;
-        memcpy(&a, want + at, sizeof a);
-        memcpy(&b, got + at, sizeof b);
-        if (is_exact ? !compare_exact_word(t, p, c, want + at, got + at)
-                     : !compare_float(t, p, c, a, b, allowed[c] + ABSOLUTE_SLACK))
-            return false;
+        const unsigned char *const w = want + (size_t)c * bytes, *const g = got + (size_t)c * bytes;
+        float a, b;
+        if (is_exact) {
+            if (!compare_exact(t, p, c, w, g)) return false;
+            continue;
+        }
+        memcpy(&a, w, sizeof a);
+        memcpy(&b, g, sizeof b);
+        if (!compare_float(t, p, c, a, b, allowed[c] + ABSOLUTE_SLACK)) return false;
     }
     return true;
 }

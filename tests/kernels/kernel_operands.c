@@ -99,8 +99,8 @@ void test_side_copy_inputs(test_side *to, const test_side *from)
 
 static void poison_buffer(const test_buffer *b, uint32_t word)
 {
-    for (size_t at = 0; at + sizeof word <= b->bytes; at += sizeof word)
-        memcpy(b->data + at, &word, sizeof word);
+    for (size_t at = 0; at < b->bytes; at += sizeof word)
+        memcpy(b->data + at, &word, b->bytes - at < sizeof word ? b->bytes - at : sizeof word);
 }
 
 void test_side_poison(test_side *s, uint32_t poison)

@@ -31,7 +31,12 @@ typedef enum plant {
     PLANT_NOT_IN_PLACE,
     PLANT_STATUS,
     PLANT_FLUSHED_DENORMALS,
-    PLANT_LOST_NAN
+    PLANT_LOST_NAN,
+    PLANT_WRONG_BYTE,
+    PLANT_UNWRITTEN_BYTE,
+    PLANT_WRONG_COUNT,
+    PLANT_UNWRITTEN_COUNT,
+    PLANT_STATE_NOT_WRITTEN
 } plant;
 
 static plant planted;
@@ -128,6 +133,85 @@ static hd_status run_gemm(const void *args, hd_stream *stream)
     return HD_OK;
 }
 
+/* ---- an op of its own, with the other kinds of output ---- */
+
+/* bytes: y[t,i] = the lowest byte of x[t,i], n[t] = how many are odd, s[t,i] += 1. */
+typedef struct hd_bytes_args {
+    const int32_t *x; /* [t, d] in         */
+    uint8_t       *y; /* [t, d] out        */
+    int32_t       *n; /* [t, 1] out        */
+    float         *s; /* [t, d] in and out */
+    int32_t        t, d;
+} hd_bytes_args;
+
+static int32_t describe_bytes(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    const hd_bytes_args *const a = args;
+    int32_t                    n = 0;
+    out[n++] = HD_OPERAND(bytes, x, HD_IN, HD_I32, a->t, a->d);
+    out[n++] = HD_OPERAND(bytes, y, HD_OUT, HD_U8, a->t, a->d);
+    out[n++] = HD_OPERAND(bytes, n, HD_OUT, HD_I32, a->t, 1);
+    out[n++] = HD_OPERAND(bytes, s, HD_INOUT, HD_F32, a->t, a->d);
+    return n;
+}
+
+static const hd_op op_bytes = {"bytes", sizeof(hd_bytes_args), describe_bytes};
+
+static void make_bytes(const test_case *c, void *args)
+{
+    *(hd_bytes_args *)args = (hd_bytes_args){.t = 1 + c->index % 4, .d = 1 + c->index};
+}
+
+static void fill_bytes(const void *args, const hd_operand *o, void *data, test_case *c)
+{
+    (void)args;
+    if (test_is(o, "s"))
+        test_fill_floats(o, data, c);
+    else
+        for (int64_t i = 0; i < hd_operand_count(o); i++)
+            ((int32_t *)data)[i] = test_below(&c->rng, 255); /* 255 is the poison */
+}
+
+static const hd_cases cases_bytes = {.n = 33,
+                                     .patterns = TEST_ALL,
+                                     .rows = offsetof(hd_bytes_args, t),
+                                     .make = make_bytes,
+                                     .fill = fill_bytes};
+
+static hd_status run_bytes_soundly(const void *args, hd_stream *stream)
+{
+    const hd_bytes_args *const a = args;
+    (void)stream;
+    for (int32_t t = 0; t < a->t; t++) {
+        a->n[t] = 0;
+        for (int64_t at = (int64_t)t * a->d; at < (int64_t)(t + 1) * a->d; at++) {
+            a->y[at] = (uint8_t)a->x[at];
+            a->n[t] += a->x[at] & 1;
+            a->s[at] += 1;
+        }
+    }
+    return HD_OK;
+}
+
+static hd_status run_bytes(const void *args, hd_stream *stream)
+{
+    const hd_bytes_args *const a = args;
+    int64_t const              last = (int64_t)a->t * a->d - 1;
+    uint8_t const              before = a->y[last];
+    int32_t const              count = a->n[a->t - 1];
+    float const                state = a->s[last];
+    run_bytes_soundly(args, stream);
+    if (planted == PLANT_WRONG_BYTE) a->y[last] ^= 0x80;
+    if (planted == PLANT_UNWRITTEN_BYTE) a->y[last] = before;
+    if (planted == PLANT_WRONG_COUNT) a->n[0]++;
+    if (planted == PLANT_UNWRITTEN_COUNT) a->n[a->t - 1] = count;
+    if (planted == PLANT_STATE_NOT_WRITTEN) a->s[last] = state;
+    return HD_OK;
+}
+
+static const hd_kernel bytes_ref = {&op_bytes, "bytes_ref", HD_ISA_REF, supports,
+                                    run_bytes_soundly};
+
 /* ---- the list ---- */
 
 #define RMSNORM(name)                                                      \
@@ -137,6 +221,10 @@ static hd_status run_gemm(const void *args, hd_stream *stream)
 #define GEMM(name)                                                            \
     {                                                                         \
         &hd_op_gemm_nvfp4, "gemm_nvfp4_" name, HD_ISA_REF, supports, run_gemm \
+    }
+#define BYTES(name)                                               \
+    {                                                             \
+        &op_bytes, "bytes_" name, HD_ISA_REF, supports, run_bytes \
     }
 
 /* A write or a read past the end is caught at whichever guard stands there. */
@@ -165,18 +253,31 @@ static const struct {
     {PLANT_STATUS, FAULT_STATUS, RMSNORM("status")},
     {PLANT_FLUSHED_DENORMALS, FAULT_VALUE, RMSNORM("flushed_denormals")},
     {PLANT_LOST_NAN, FAULT_NONFINITE, RMSNORM("lost_nan")},
+    {PLANT_NOTHING, FAULT_NONE, BYTES("sound")},
+    {PLANT_WRONG_BYTE, FAULT_VALUE, BYTES("wrong_byte")},
+    {PLANT_UNWRITTEN_BYTE, FAULT_VALUE, BYTES("unwritten_byte")},
+    {PLANT_WRONG_COUNT, FAULT_VALUE, BYTES("wrong_count")},
+    {PLANT_UNWRITTEN_COUNT, FAULT_UNWRITTEN, BYTES("unwritten_count")},
+    {PLANT_STATE_NOT_WRITTEN, FAULT_VALUE, BYTES("state_not_written")},
 };
 #define N_PLANTS (int32_t)(sizeof plants / sizeof plants[0])
+
+static void run_planted(const hd_kernel *k, uint64_t seed, test_report *r)
+{
+    const hd_kernel *const listed = test_reference(hd_kernels, hd_n_kernels, k->op);
+    const hd_kernel *const ref = k->op == &op_bytes ? &bytes_ref : listed;
+    const hd_cases *const  cases = k->op == &op_bytes        ? &cases_bytes
+                                   : k->op == &hd_op_rmsnorm ? &hd_cases_rmsnorm
+                                                             : &hd_cases_gemm_nvfp4;
+    test_kernel(k, ref, cases, seed, r);
+}
 
 static bool is_caught(int32_t i, uint64_t seed)
 {
     const hd_kernel *const k = &plants[i].kernel;
-    const hd_kernel *const ref = test_reference(hd_kernels, hd_n_kernels, k->op);
-    const hd_cases *const  cases =
-        k->op == &hd_op_rmsnorm ? &hd_cases_rmsnorm : &hd_cases_gemm_nvfp4;
-    test_report r;
+    test_report            r;
     planted = plants[i].plant;
-    test_kernel(k, ref, cases, seed, &r);
+    run_planted(k, seed, &r);
     bool const is_named = r.fault == FAULT_NONE || strstr(r.message, k->name) != NULL;
     if (r.fault == plants[i].wanted && is_named) return true;
     printf("FAILED planted %s: want '%s', found '%s' %s\n", k->name,
