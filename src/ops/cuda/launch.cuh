@@ -21,6 +21,34 @@ static inline unsigned hd_blocks(int64_t n, int32_t threads)
     return (unsigned)((n + threads - 1) / threads);
 }
 
+/* Threads of a block that has `n` things to do: whole warps, at most `most`. */
+static inline unsigned hd_threads(int64_t n, int32_t most)
+{
+    int64_t const warps = n > 32 ? (n + 31) / 32 : 1;
+    return (unsigned)(warps * 32 < most ? warps * 32 : most);
+}
+
+/* Whether `n` things, `threads` of them in a block, fit the second dimension of a grid. */
+static inline bool hd_fits_grid_y(int64_t n, int32_t threads)
+{
+    return (n + threads - 1) / threads <= 65535;
+}
+
+/* Multiprocessors of the GPU in use. */
+static inline int hd_sm_count(void)
+{
+    static int n = 0;
+    if (!n && cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0) != cudaSuccess) n = 1;
+    return n;
+}
+
+/* Lets a kernel use `bytes` of dynamic shared memory, which above 48 KiB must be asked for. */
+static inline bool hd_allow_shared(const void *kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) ==
+           cudaSuccess;
+}
+
 /* ---- reductions: every thread gets the result ---- */
 
 static __device__ __forceinline__ float hd_warp_sum(float x)
@@ -33,6 +61,11 @@ static __device__ __forceinline__ float hd_warp_max(float x)
 {
     for (int o = 16; o > 0; o >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, o));
     return x;
+}
+
+static __device__ __forceinline__ uint32_t hd_warp_max_bits(uint32_t x)
+{
+    return __reduce_max_sync(0xffffffffu, x);
 }
 
 /* Over a block of any whole number of warps, at most 32; `scratch` is [32] shared and may be

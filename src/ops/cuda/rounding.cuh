@@ -1,0 +1,65 @@
+#ifndef HD_OPS_CUDA_ROUNDING_CUH
+#define HD_OPS_CUDA_ROUNDING_CUH
+
+#include <stdint.h>
+
+/* Rounding to the small formats of quant/, the same bits as there.  In double, as there: a
+ * quotient by an NVFP4 scale must be rounded once before it is compared with midpoints. */
+
+/* The largest power of two that is at most x, for normal x > 0. */
+static __device__ __forceinline__ double hd_pow2_floor_cuda(double x)
+{
+    return __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000LL);
+}
+
+/* The smallest power of two that is at least x, for normal x > 0. */
+static __device__ __forceinline__ double hd_pow2_ceil_cuda(double x)
+{
+    return hd_pow2_floor_cuda(__longlong_as_double(__double_as_longlong(x) + 0xfffffffffffffLL));
+}
+
+/* The multiple of `step`, a power of two, nearest to a, ties to the even one; 0 <= a < 2^50 step:
+ * the large number added leaves no bits below the step. */
+static __device__ __forceinline__ double hd_round_to_step(double a, double step)
+{
+    double const large = step * 0x1.8p52;
+    return __dadd_rn(__dadd_rn(a, large), -large);
+}
+
+/* Value of the E4M3 code of x: steps of an eighth of the binade, 2^-9 at the least. */
+static __device__ __forceinline__ double hd_round_e4m3(double x)
+{
+    double const a = fmin(fabs(x), 448.0);
+    double const step = hd_pow2_floor_cuda(fmax(a, 0x1p-6)) * 0.125;
+    return copysign(hd_round_to_step(a, step), x);
+}
+
+/* Value of the E2M1 code of x: steps of half the binade, 0.5 at the least. */
+static __device__ __forceinline__ double hd_round_e2m1(double x)
+{
+    double const a = fmin(fabs(x), 6.0);
+    double const step = hd_pow2_floor_cuda(fmax(a, 1.0)) * 0.5;
+    return copysign(hd_round_to_step(a, step), x);
+}
+
+/* Bits of the bf16 nearest to x, ties to even; NaN stays NaN. */
+static __device__ __forceinline__ uint16_t hd_f32_to_bf16_cuda(float x)
+{
+    uint32_t const u = __float_as_uint(x);
+    if (x != x) return (uint16_t)((u >> 16) | 0x40);
+    return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+static __device__ __forceinline__ float hd_bf16_to_f32_cuda(uint16_t b)
+{
+    return __uint_as_float((uint32_t)b << 16);
+}
+
+/* Magnitudes as integers: they order as the floats do, and what is not finite is above. */
+#define HD_NOT_FINITE 0x7f800000u
+static __device__ __forceinline__ uint32_t hd_magnitude_bits(float x)
+{
+    return __float_as_uint(x) & 0x7fffffffu;
+}
+
+#endif
