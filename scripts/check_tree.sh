@@ -16,17 +16,22 @@ report() {
     fail=1
     : > "$found"
 }
-sources() { find include src tests fuzz bench -name '*.[ch]' 2>/dev/null | sort; }
+sources() {
+    find include src tests fuzz bench \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
+        2>/dev/null | sort
+}
+in_src() { sources | grep '^src/'; }
 
 # ---- every kernel is listed, in a file compiled for its family, and the other way round ----
 # A family's files are known by their suffix; those that define no kernel hold helpers.
-kernel='^hd_status hd_[a-z0-9_]+_(ref|avx2|avx512)\(const void \*args'
-find src/ops -mindepth 2 -name '*.c' | sort | xargs grep -nE "$kernel" /dev/null |
+kernel='^hd_status hd_[a-z0-9_]+_(ref|avx2|avx512|cuda|sm[0-9]+)\(const void \*args'
+in_src | grep '^src/ops/.*/.*\.cu*$' | xargs grep -nE "$kernel" /dev/null |
     sed -E 's/^([^:]*):([0-9]*):hd_status hd_([a-z0-9_]+)\(.*/\1 \2 \3/' > "$folder/defined"
 sed -nE 's/^KERNEL\(([a-z0-9_]+), *([a-z0-9_]+),.*/\1_\2/p' src/ops/kernels.def > "$folder/listed"
 while read -r f line name; do
     grep -qx "$name" "$folder/listed" || echo "$f:$line: $name is not in src/ops/kernels.def"
-    case $f in *_"${name##*_}".c) ;; *) echo "$f:$line: $name wants a file *_${name##*_}.c" ;; esac
+    case $f in *_"${name##*_}".c | *_"${name##*_}".cu) ;;
+    *) echo "$f:$line: $name wants a file named *_${name##*_}" ;; esac
 done < "$folder/defined" > "$found"
 while read -r name; do
     grep -q " $name\$" "$folder/defined" || echo "src/ops/kernels.def:1: $name is in no file"
@@ -35,7 +40,7 @@ for f in src/ops/ref/*_ref.c; do
     grep -q "^$f " "$folder/defined" || echo "$f:1: defines no kernel"
 done >> "$found"
 report "kernel"
-find src -name '*.[ch]' ! -path 'src/ops/x86/*' -print0 | xargs -0 grep -n 'include <.*intrin\.h>' > "$found"
+in_src | grep -v '^src/ops/x86/' | xargs grep -n 'include <.*intrin\.h>' > "$found"
 report "intrinsics only in src/ops/x86"
 
 # ---- who may include whom ----
@@ -53,7 +58,7 @@ allowed() {
     *) echo "unknown folder" ;;
     esac
 }
-find src -name '*.[ch]' | sort | xargs grep -n '^#include "' | while IFS=: read -r f line text; do
+in_src | xargs grep -n '^#include "' | while IFS=: read -r f line text; do
     own=${f#src/}
     own=${own%%/*}
     target=${text#*\"}
@@ -70,7 +75,7 @@ find src -name '*.[ch]' | sort | xargs grep -n '^#include "' | while IFS=: read 
     esac
 done > "$found"
 report "include"
-find src -name '*.[ch]' -print0 | xargs -0 grep -n 'include <json-c/' |
+in_src | xargs grep -n 'include <json-c/' |
     grep -v '^src/base/json[a-z_]*\.[ch]:' > "$found"
 report "json-c only through base/json.h"
 grep -n '^#include "' include/*.h > "$found"
@@ -101,13 +106,13 @@ strip() {
     }' "$@"
 }
 # shellcheck disable=SC2046
-strip $(find src -name '*.[ch]' | sort) > "$folder/code"
+strip $(in_src) > "$folder/code"
 grep -v '^src/cli/' "$folder/code" > "$folder/library"
 grep -v '^src/base/' "$folder/code" > "$folder/above"
 
 search() { grep -E "$1" "$2" > "$found"; }
 before='(^|[^a-zA-Z0-9_.>])'
-search "${before}(malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|strdup|strndup|asprintf|vasprintf|free|mmap|munmap)[[:space:]]*\(" "$folder/above"
+search "${before}(malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|strdup|strndup|asprintf|vasprintf|free|mmap|munmap|cudaMalloc[A-Za-z]*|cudaFree[A-Za-z]*)[[:space:]]*\(" "$folder/above"
 report "memory only through base/memory.h"
 search "${before}(exit|_exit|_Exit|quick_exit|abort)[[:space:]]*\(" "$folder/library"
 report "library code ends the process"
@@ -144,14 +149,14 @@ sources | while read -r f; do
     fi
 done 3>&1 > "$found"
 report "long file"
-# Functions begin and end with a brace in the first column.
+# Functions begin and end with a brace in the first column; one of a GPU may be longer.
 # shellcheck disable=SC2046
 awk '
-    FNR == 1 { start = 0; is_table = 0 }
+    FNR == 1 { start = 0; is_table = 0; longest = FILENAME ~ /[.]cuh?$/ ? 300 : 100 }
     FNR <= 5 && /[Gg]enerated|[Mm]ade by scripts\// { is_table = 1 }
     /^\{/ { start = FNR }
-    /^\}/ { if (start && FNR - start > 100)
-                print FILENAME ":" start ": a function of " FNR - start " lines, at most 100"
+    /^\}/ { if (start && FNR - start > longest)
+                print FILENAME ":" start ": a function of " FNR - start " lines, at most " longest
             start = 0 }
     length($0) > 100 && !is_table {
         line = $0; gsub(/[\200-\277]/, "", line)
