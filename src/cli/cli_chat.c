@@ -116,18 +116,18 @@ static hd_status read_prompt(chat *c, const int32_t *ids, int32_t n, hd_error *e
     return HD_OK;
 }
 
-static hd_status generate(chat *c, int32_t last, hd_error *err)
+static hd_status generate(chat *c, const hd_asked *asked, hd_error *err)
 {
-    bool const                reasons = c->question.think > HD_THINK_OFF;
+    const int32_t *const      last = &asked->ids[asked->n - 1];
     hd_generate_result        result;
     hd_generate_options const o = {.sampling = c->drawing.sampling,
                                    .max_new = c->drawing.max_new,
-                                   .start = reasons ? HD_START_REASONING : HD_START_CONTENT,
+                                   .start = asked->start,
                                    .stop = c->drawing.stop.texts,
                                    .n_stop = c->drawing.stop.n,
                                    .on_event = hd_answer_on_event,
                                    .user = &c->answer};
-    hd_status const           s = hd_generate(c->session, &last, 1, &o, &result, err);
+    hd_status const           s = hd_generate(c->session, last, 1, &o, &result, err);
     hd_answer_end(&c->answer, false);
     if (s == HD_OK && result.finish == HD_FINISH_LENGTH)
         hd_screen_note(&c->screen, "the answer was cut at a limit");
@@ -140,8 +140,7 @@ static hd_status answer_ids(chat *c, const hd_asked *asked, hd_error *err)
     int32_t const known = keep_prefix(c, asked);
     hd_buffer_add(&c->seen, asked->ids + known, (size_t)(asked->n - known) * sizeof *asked->ids);
     HD_TRY(read_prompt(c, asked->ids + known, asked->n - known, err));
-    HD_TRY(generate(c, asked->ids[asked->n - 1], err));
-    return HD_OK;
+    return generate(c, asked, err);
 }
 
 static hd_status write_conversation(const chat *c, hd_buffer *out, hd_error *err)

@@ -117,7 +117,6 @@ static hd_status open_model(run_job *j, hd_error *err)
 
 static hd_status generate(run_job *j, hd_error *err)
 {
-    bool const reasons = j->question.think > HD_THINK_OFF;
     j->answer.tokenizer = hd_engine_tokenizer(j->engine);
     j->answer.screen = &j->screen;
     j->answer.is_shown = !j->is_json;
@@ -126,7 +125,7 @@ static hd_status generate(run_job *j, hd_error *err)
                                    .max_new = j->drawing.max_new,
                                    .n_top = j->n_top > 0 ? j->n_top : 0,
                                    .is_raw = j->question.is_raw,
-                                   .start = reasons ? HD_START_REASONING : HD_START_CONTENT,
+                                   .start = j->asked.start,
                                    .has_tools = j->asked.has_tools,
                                    .stop = j->drawing.stop.texts,
                                    .n_stop = j->drawing.stop.n,

@@ -76,12 +76,12 @@ static task_kind *find_kind(task_run *r, const char *name, hd_error *err)
 
 /* ---- answering ---- */
 
-static hd_status generate(task_run *r, const task *t, const hd_asked *asked, hd_error *err)
+static hd_status generate(task_run *r, const hd_asked *asked, hd_error *err)
 {
     hd_eval_job *const        j = r->job;
     hd_generate_result        result;
     hd_generate_options const o = {.max_new = j->max_new,
-                                   .start = t->think ? HD_START_REASONING : HD_START_CONTENT,
+                                   .start = asked->start,
                                    .has_tools = asked->has_tools,
                                    .on_event = hd_answer_on_event,
                                    .user = &r->answer};
@@ -101,7 +101,7 @@ static hd_status answer(task_run *r, const task *t, hd_error *err)
     hd_buffer_add(&source, t->line, t->line_bytes);
     if (source.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for a row");
     hd_status s = hd_question_encode(&q, &source, r->job->engine, &asked, err);
-    if (s == HD_OK) s = generate(r, t, &asked, err);
+    if (s == HD_OK) s = generate(r, &asked, err);
     hd_asked_free(&asked);
     hd_buffer_free(&source);
     return s;

@@ -9,8 +9,8 @@
 #include "base/utf8_scan.h"
 #include "cli/cli.h"
 
-const char *const        hd_think_words[] = {"off", "low", "high", "max", NULL};
-static const char *const dialects[] = {"ga", "preview", NULL}; /* in the order of hd_dialect */
+const char *const hd_think_words[] = {"off", "low", "high", "max", NULL};
+const char *const hd_dialect_words[] = {"ga", "preview", "ga_api", "v41_api", NULL};
 
 int hd_think_find(const char *word)
 {
@@ -35,7 +35,7 @@ void hd_question_list_template(hd_question *q, hd_option out[HD_N_TEMPLATE_OPTIO
     hd_option const list[HD_N_TEMPLATE_OPTIONS] = {
         {.name = "--system", .text = &q->system},
         {.name = "--think", .choice = &q->think, .choices = hd_think_words},
-        {.name = "--dialect", .choice = &q->dialect, .choices = dialects},
+        {.name = "--dialect", .choice = &q->dialect, .choices = hd_dialect_words},
         {.name = NULL}};
     for (int i = 0; i < HD_N_TEMPLATE_OPTIONS; i++) out[i] = list[i];
     q->think = -1;
@@ -156,7 +156,9 @@ static hd_status encode_messages(const hd_question *q, const hd_buffer *source, 
     hd_dialect const dialect = q->dialect < 0 ? info.dialect : (hd_dialect)q->dialect;
     hd_think const   think = q->think < 0 ? HD_THINK_OFF : (hd_think)q->think;
     HD_TRY(hd_prompt_chat(&prompt, source->used ? source->data : "", source->used, dialect, think,
-                          &out->has_tools, err));
+                          err));
+    out->start = prompt.start;
+    out->has_tools = prompt.has_tools;
     hd_status s = make_room(out, prompt.text_bytes, err);
     if (s == HD_OK)
         s = hd_prompt_encode(&prompt, hd_engine_tokenizer(e), out->ids, (int32_t)prompt.text_bytes,

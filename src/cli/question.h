@@ -21,10 +21,11 @@ typedef struct hd_question {
     "                    optionally tools and response_format; - is standard input\n"          \
     "  --raw             the text is the whole prompt: no template, no begin-of-sentence is\n" \
     "                    added, and spellings of control tokens are these tokens\n"
-#define HD_HELP_TEMPLATE_OPTIONS                                                       \
-    "  --system TEXT     the system message\n"                                         \
-    "  --think LEVEL     reasoning before the answer: off (default), low, high, max\n" \
-    "  --dialect NAME    of the prompt template: ga or preview; default: the checkpoint's\n"
+#define HD_HELP_TEMPLATE_OPTIONS                                                                  \
+    "  --system TEXT     the system message\n"                                                    \
+    "  --think LEVEL     reasoning before the answer: off (default), low, high, max\n"            \
+    "  --dialect NAME    of the prompt template: ga, preview, ga_api or v41_api (help prompt);\n" \
+    "                    default: the checkpoint's\n"
 
 #define HD_N_QUESTION_OPTIONS 4 /* with the end of the list */
 void hd_question_list(hd_question *q, hd_option out[HD_N_QUESTION_OPTIONS]);
@@ -36,12 +37,15 @@ int hd_question_check(const hd_question *q, const char *verb);
 
 /* The words of --think, in the order of hd_think, and their index; -1 when it is none. */
 extern const char *const hd_think_words[];
+/* The words of --dialect, in the order of hd_dialect. */
+extern const char *const hd_dialect_words[];
 int                      hd_think_find(const char *word);
 
 typedef struct hd_asked {
-    int32_t *ids; /* [n] owned */
-    int32_t  n;
-    bool     has_tools;
+    int32_t       *ids; /* [n] owned */
+    int32_t        n;
+    hd_parse_start start;     /* where the answer begins */
+    bool           has_tools; /* it may hold calls */
 } hd_asked;
 
 /* Reads what was given: a raw prompt as it is, else messages as JSON.
