@@ -22,16 +22,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
     const char *const json = (const char *)data + 1;
-    hd_dialect const  dialect = data[0] & 1 ? HD_DIALECT_PREVIEW : HD_DIALECT_GA;
-    hd_think const    think = (hd_think)(data[0] >> 1 & 3);
+    hd_dialect const  dialect = (hd_dialect)((data[0] & 1) | (data[0] >> 3 & 2));
+    hd_think const    think = (hd_think)((data[0] >> 1 & 7) % (HD_THINK_ASKED + 1));
     hd_prompt         p = {0};
     hd_error          err = {0};
-    bool              has_tools;
     if (hd_prompt_render(&p, json, size - 1, dialect, &err) == HD_OK)
         check_prompt(&p);
     else if (p.text || !err.message[0])
         abort();
-    if (hd_prompt_chat(&p, json, size - 1, dialect, think, &has_tools, &err) == HD_OK)
+    if (hd_prompt_chat(&p, json, size - 1, dialect, think, &err) == HD_OK)
         check_prompt(&p);
     else if (p.text || !err.message[0])
         abort();

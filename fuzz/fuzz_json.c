@@ -9,10 +9,10 @@ static void check_written(const json_object *v)
 {
     hd_buffer    once = {0}, twice = {0};
     json_object *again = NULL;
-    hd_python_write_json(&once, v);
+    hd_python_write_json(&once, v, HD_SPELL_PYTHON);
     if (hd_json_parse(&again, once.data, once.used, HD_JSON_PYTHON, "again", NULL) != HD_OK)
         abort();
-    hd_python_write_json(&twice, again);
+    hd_python_write_json(&twice, again, HD_SPELL_PYTHON);
     if (once.used != twice.used || memcmp(once.data, twice.data, once.used) != 0) abort();
     hd_buffer_clear(&twice);
     hd_python_write_str(&twice, v);

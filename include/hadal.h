@@ -85,44 +85,19 @@ size_t hd_utf8_flush(hd_utf8_stream *s, char *out);
 
 /* ---- prompts -------------------------------------------------------------------- */
 
-typedef enum hd_dialect { HD_DIALECT_GA, HD_DIALECT_PREVIEW } hd_dialect;
+/* How a model wants its prompts.  GA and PREVIEW are written as the encoders published with the
+ * checkpoints write them; their words for efforts differ.  GA_API and V41_API are written as
+ * DeepSeek's service writes Chat Completions requests for V4 GA and for V4.1. */
+typedef enum hd_dialect {
+    HD_DIALECT_GA,
+    HD_DIALECT_PREVIEW,
+    HD_DIALECT_GA_API,
+    HD_DIALECT_V41_API
+} hd_dialect;
 
 typedef struct hd_span {
     size_t start, end; /* byte range [start, end) */
 } hd_span;
-
-/* A rendered prompt.  The ranges in `control` are control tokens that the template wrote;
- * everything between them is plain text, whatever it spells. */
-typedef struct hd_prompt {
-    char    *text; /* owned; ends with a NUL that text_bytes does not count */
-    size_t   text_bytes;
-    hd_span *control; /* [n_control] owned, ascending */
-    size_t   n_control;
-} hd_prompt;
-
-/* Renders the arguments of the model's own encode_messages: a JSON object with `messages`
- * and optionally `thinking_mode`, `drop_thinking`, `reasoning_effort`, `context`,
- * `add_default_bos_token`.  Zero-initialised *out; release with hd_prompt_free.
- * returns  HD_ERR_FORMAT with the path of the offending message                          */
-hd_status hd_prompt_render(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
-                           hd_error *err);
-
-typedef enum hd_think { HD_THINK_OFF, HD_THINK_LOW, HD_THINK_HIGH, HD_THINK_MAX } hd_think;
-
-/* Renders OpenAI chat messages: a JSON array of messages or an object with `messages` and
- * optionally `tools` and `response_format`.  Roles `developer` mean `system`, content parts
- * are joined, arguments that are no object are wrapped.  Ends with a generation prompt.
- * *has_tools (may be NULL) tells whether tools are offered.                               */
-hd_status hd_prompt_chat(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
-                         hd_think think, bool *has_tools, hd_error *err);
-void      hd_prompt_free(hd_prompt *p);
-
-/* Prompt to ids: control ranges become their tokens, the text between is encoded plain.
- * ids, cap, n as in hd_tokenizer_encode. */
-hd_status hd_prompt_encode(const hd_prompt *p, const hd_tokenizer *t, int32_t *ids, int32_t cap,
-                           int32_t *n, hd_error *err);
-
-/* ---- output parser ---------------------------------------------------------------- */
 
 typedef enum hd_parse_start {
     HD_START_REASONING, /* the prompt ended with <think>          */
@@ -131,6 +106,51 @@ typedef enum hd_parse_start {
     HD_START_CONTENT_CONTINUATION,
     HD_START_TOOL_CALLS /* the prompt ended with an opened block  */
 } hd_parse_start;
+
+/* A rendered prompt.  The ranges in `control` are control tokens that the template wrote;
+ * everything between them is plain text, whatever it spells. */
+typedef struct hd_prompt {
+    char          *text; /* owned; ends with a NUL that text_bytes does not count */
+    size_t         text_bytes;
+    hd_span       *control; /* [n_control] owned, ascending */
+    size_t         n_control;
+    hd_parse_start start;     /* what the parser of the answer is to be told: where it begins */
+    bool           has_tools; /* and whether tools are offered */
+} hd_prompt;
+
+/* Renders the arguments of the model's own encode_messages: a JSON object with `messages`
+ * and optionally `thinking_mode`, `drop_thinking`, `reasoning_effort`, `context`,
+ * `add_default_bos_token`.  Zero-initialised *out; release with hd_prompt_free.
+ * returns  HD_ERR_FORMAT with the path of the offending message; HD_ERR_INVALID for a dialect
+ *          of the service, which has no such function                                     */
+hd_status hd_prompt_render(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
+                           hd_error *err);
+
+typedef enum hd_think {
+    HD_THINK_OFF,
+    HD_THINK_LOW,
+    HD_THINK_HIGH,
+    HD_THINK_MAX,
+    HD_THINK_ASKED /* as `thinking` and `reasoning_effort` of the request say; else high */
+} hd_think;
+
+/* Renders a Chat Completions request: an object with `messages` and optionally `tools`,
+ * `tool_choice`, `response_format`, `thinking`, `reasoning_effort`; other members are not
+ * looked at.  A last assistant message with `prefix` true is continued, else a generation
+ * prompt ends the text.  GA_API and V41_API refuse what the service refuses; GA and PREVIEW
+ * take what can be understood: a bare list of messages, `developer` for `system`, missing
+ * content, arguments that are an object, calls without results.
+ * returns  HD_ERR_FORMAT with the path of the offending value; HD_ERR_UNSUPPORTED          */
+hd_status hd_prompt_chat(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
+                         hd_think think, hd_error *err);
+void      hd_prompt_free(hd_prompt *p);
+
+/* Prompt to ids: control ranges become their tokens, the text between is encoded plain.
+ * ids, cap, n as in hd_tokenizer_encode. */
+hd_status hd_prompt_encode(const hd_prompt *p, const hd_tokenizer *t, int32_t *ids, int32_t cap,
+                           int32_t *n, hd_error *err);
+
+/* ---- output parser ---------------------------------------------------------------- */
 
 typedef enum hd_parse_kind {
     HD_PARSE_REASONING,

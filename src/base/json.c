@@ -10,10 +10,10 @@
  * tree, only ever sees good text.  Three things json-c 0.16 cannot do are arranged on the
  * way, in a copy of the text if need be:
  *
- * - It clamps integers beyond 64 bits.  The copy has a '.' behind such an integer, a spelling
- *   that the check refuses and json-c takes for a double whose source text it keeps;
- *   afterwards the '.' is cut from that text.  A double whose text has digits only is then a
- *   big integer, and no input can spell one.
+ * - It clamps integers beyond 64 bits and makes -0 a 0.  The copy has a '.' behind such an
+ *   integer, a spelling that the check refuses and json-c takes for a double whose source text
+ *   it keeps; afterwards the '.' is cut from that text.  A double whose text has digits only is
+ *   then such an integer, and no input can spell one.
  * - It takes an escaped character such as U+2D800 for a surrogate, for its low 16 bits look
  *   like one.  The copy has the character itself.
  * - It keeps names as C strings.  A name that holds U+0000 is refused. */
@@ -216,9 +216,10 @@ static hd_status scan_number(scan *s)
         if (peek(s) == '+' || peek(s) == '-') s->at++;
         if (skip_digits(s) == 0) return fail(s, start, "bad number");
     }
-    if (s->is_check || !is_integer || !is_big(s->text + digits, n, is_negative)) return HD_OK;
-    if (!(s->flags & HD_JSON_PYTHON)) return fail(s, start, "an integer does not fit 64 bits");
-    replace(s, s->at, ".", 1);
+    if (s->is_check || !is_integer) return HD_OK;
+    bool const keeps = s->flags & HD_JSON_PYTHON, big = is_big(s->text + digits, n, is_negative);
+    if (big && !keeps) return fail(s, start, "an integer does not fit 64 bits");
+    if (big || (keeps && is_negative && s->text[digits] == '0')) replace(s, s->at, ".", 1);
     return HD_OK;
 }
 

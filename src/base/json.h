@@ -16,7 +16,7 @@ HD_BEGIN_C
 
 typedef enum hd_json_flags {
     HD_JSON_STRICT = 0,      /* RFC 8259; integers beyond 64 bits are HD_ERR_FORMAT        */
-    HD_JSON_PYTHON = 1 << 0, /* also NaN, Infinity, -Infinity; big integers keep their digits */
+    HD_JSON_PYTHON = 1 << 0, /* also NaN, Infinity, -Infinity; big integers and -0 keep their digits */
     HD_JSON_UNIQUE = 1 << 1  /* a name twice in one object is HD_ERR_FORMAT; else the last wins */
 } hd_json_flags;
 
@@ -28,7 +28,8 @@ hd_status hd_json_parse(json_object **out, const char *text, size_t bytes, unsig
 /* Whether text [bytes] is one JSON value as RFC 8259 has it, whatever the size of its numbers,
  * and nested no deeper than HD_JSON_MAX_DEPTH. */
 bool hd_json_is_valid(const char *text, size_t bytes);
-/* The digits of an integer beyond 64 bits as they stood in the text, else NULL. */
+/* The digits of an integer that no int64_t or uint64_t holds, one beyond 64 bits or -0, as they
+ * stood in a text read with HD_JSON_PYTHON; else NULL.  json_object_get_double has its value. */
 const char *hd_json_big_integer(const json_object *v);
 /* The text of a string, valid UTF-8 with a NUL behind it, which may also hold NULs; NULL for
  * any other value.  Borrowed from v; bytes may be NULL. */

@@ -26,7 +26,7 @@ const char hd_help_parse[] =
 
 #define MAX_STOPS 64
 
-static const char *const starts[] = {
+const char *const hd_start_words[] = {
     [HD_START_REASONING] = "reasoning",
     [HD_START_CONTENT] = "content",
     [HD_START_REASONING_CONTINUATION] = "reasoning_continuation",
@@ -127,8 +127,8 @@ static hd_status read_start(parse_job *job, const json_object *row, hd_error *er
 {
     const json_object *const v = hd_json_member(row, "start");
     if (!v) return HD_OK;
-    for (int i = 0; starts[i]; i++) {
-        if (!hd_json_equals(v, starts[i])) continue;
+    for (int i = 0; hd_start_words[i]; i++) {
+        if (!hd_json_equals(v, hd_start_words[i])) continue;
         job->options.start = (hd_parse_start)i;
         return HD_OK;
     }
@@ -210,7 +210,7 @@ int hd_cli_parse(int argc, char **argv)
     hd_error        err = {0};
     const hd_option options[] = {
         {.name = "--jsonl", .flag = &is_rows},
-        {.name = "--start", .choice = &start, .choices = starts},
+        {.name = "--start", .choice = &start, .choices = hd_start_words},
         {.name = "--no-tools", .flag = &has_no_tools},
         {.name = "--length", .flag = &job.is_cut},
         {.name = "--cut", .number = &piece, .least = 1, .most = INT32_MAX},

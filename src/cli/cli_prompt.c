@@ -10,43 +10,39 @@ const char hd_help_prompt[] =
     "usage: hadal prompt [options] FILE\n"
     "       hadal prompt --jsonl\n"
     "\n"
-    "Prints the exact prompt that chat messages become, with nothing added.  FILE holds OpenAI\n"
-    "chat messages: a JSON list, or an object with messages and optionally tools and\n"
-    "response_format; - is standard input.\n"
+    "Prints the exact prompt that a chat request becomes, with nothing added.  FILE holds the\n"
+    "body of a Chat Completions request: an object with messages and optionally tools,\n"
+    "tool_choice and response_format, or the list of messages alone; - is standard input.\n"
     "\n"
-    "  --dialect NAME  of the prompt: ga (default) or preview\n"
+    "  --dialect NAME  ga (default) or preview: as the encoder published with the checkpoints\n"
+    "                  writes it; ga_api or v41_api: as DeepSeek's service does, for V4 or V4.1\n"
     "  --think LEVEL   reasoning before the answer: off (default), low, high, max\n"
     "  --jsonl         each line of standard input is an object {\"id\", \"dialect\", \"call\",\n"
-    "                  \"input\" or \"input_json\"} with the arguments of the model's own\n"
-    "                  encode_messages; answers each with {\"id\", \"prompt\", \"special\"}, the\n"
-    "                  last being byte ranges of control tokens, or {\"id\", \"error\"}\n"
+    "                  \"input\" or \"input_json\"}; answers each with {\"id\", \"prompt\", "
+    "\"special\"},\n"
+    "                  the last being byte ranges of control tokens, or {\"id\", \"error\"}.  call "
+    "is\n"
+    "                  encode_messages (default), input having the arguments of that function of\n"
+    "                  the model, or chat_request, input being the body of a request, which then\n"
+    "                  says how to think; its answer has parser_start and parse_tool_calls, too\n"
     "\n"
     "Exits with 1 when the messages are malformed; a row of --jsonl that is refused does not\n"
     "fail the job.\n";
 
-static const char *const dialects[] = {"ga", "preview", NULL};
-
-static hd_status read_dialect(const json_object *row, hd_dialect *dialect, hd_error *err)
+/* The place of a row's word; *out stays when the row has no such member. */
+static hd_status read_word(const json_object *row, const char *name, const char *const *words,
+                           int *out, hd_error *err)
 {
-    const json_object *const v = hd_json_member(row, "dialect");
+    const json_object *const v = hd_json_member(row, name);
+    const char *const        text = hd_json_text(v, NULL);
     if (!v) return HD_OK;
-    for (int i = 0; dialects[i]; i++) {
-        if (!hd_json_equals(v, dialects[i])) continue;
-        *dialect = (hd_dialect)i;
+    for (int i = 0; words[i]; i++) {
+        if (!hd_json_equals(v, words[i])) continue;
+        *out = i;
         return HD_OK;
     }
-    const char *const name = hd_json_text(v, NULL);
-    HD_FAIL(err, HD_ERR_UNSUPPORTED, "dialect %.60s: not one of ga, preview",
-            name ? name : "that is no string");
-}
-
-static hd_status check_call(const json_object *row, hd_error *err)
-{
-    const json_object *const call = hd_json_member(row, "call");
-    if (!call || hd_json_equals(call, "encode_messages")) return HD_OK;
-    const char *const name = hd_json_text(call, NULL);
-    HD_FAIL(err, HD_ERR_UNSUPPORTED, "call %.60s: not encode_messages",
-            name ? name : "that is no string");
+    HD_FAIL(err, HD_ERR_UNSUPPORTED, "%s: %.60s is unknown", name,
+            text ? text : "no string, so it");
 }
 
 /* The exact text of the input: json-c keeps the spelling of every number. */
@@ -63,7 +59,7 @@ static hd_status find_input(const json_object *row, const char **text, size_t *b
     return HD_OK;
 }
 
-static void write_prompt(hd_buffer *answer, const hd_prompt *p)
+static void write_prompt(hd_buffer *answer, const hd_prompt *p, bool is_request)
 {
     hd_buffer_text(answer, ", \"prompt\": ");
     hd_json_write_string(answer, p->text, p->text_bytes);
@@ -72,19 +68,26 @@ static void write_prompt(hd_buffer *answer, const hd_prompt *p)
         hd_buffer_printf(answer, "%s[%zu, %zu]", i ? ", " : "", p->control[i].start,
                          p->control[i].end);
     hd_buffer_text(answer, "]");
+    if (is_request)
+        hd_buffer_printf(answer, ", \"parser_start\": \"%s\", \"parse_tool_calls\": %s",
+                         hd_start_words[p->start], p->has_tools ? "true" : "false");
 }
 
 static hd_status answer_row(void *user, const json_object *row, hd_buffer *answer, hd_error *err)
 {
-    hd_dialect  dialect = *(const hd_dialect *)user;
-    const char *text = NULL;
-    size_t      bytes = 0;
-    hd_prompt   prompt = {0};
-    HD_TRY(check_call(row, err));
-    HD_TRY(read_dialect(row, &dialect, err));
+    static const char *const calls[] = {"encode_messages", "chat_request", NULL};
+    int                      dialect = (int)*(const hd_dialect *)user, is_request = 0;
+    const char              *text = NULL;
+    size_t                   bytes = 0;
+    hd_prompt                prompt = {0};
+    HD_TRY(read_word(row, "call", calls, &is_request, err));
+    HD_TRY(read_word(row, "dialect", hd_dialect_words, &dialect, err));
     HD_TRY(find_input(row, &text, &bytes, err));
-    HD_TRY(hd_prompt_render(&prompt, text, bytes, dialect, err));
-    write_prompt(answer, &prompt);
+    if (is_request)
+        HD_TRY(hd_prompt_chat(&prompt, text, bytes, (hd_dialect)dialect, HD_THINK_ASKED, err));
+    else
+        HD_TRY(hd_prompt_render(&prompt, text, bytes, (hd_dialect)dialect, err));
+    write_prompt(answer, &prompt, is_request);
     hd_prompt_free(&prompt);
     return HD_OK;
 }
@@ -95,8 +98,8 @@ static hd_status print_prompt(const char *path, hd_dialect dialect, hd_think thi
     hd_prompt prompt = {0};
     hd_status status = hd_question_read_file(path, &json, err);
     if (status == HD_OK)
-        status = hd_prompt_chat(&prompt, json.data ? json.data : "", json.used, dialect, think,
-                                NULL, err);
+        status =
+            hd_prompt_chat(&prompt, json.data ? json.data : "", json.used, dialect, think, err);
     if (status == HD_OK && !hd_stdout_write(prompt.text, prompt.text_bytes))
         status = hd_error_set(err, HD_ERR_IO, -1, "standard output failed");
     hd_prompt_free(&prompt);
@@ -106,14 +109,15 @@ static hd_status print_prompt(const char *path, hd_dialect dialect, hd_think thi
 
 int hd_cli_prompt(int argc, char **argv)
 {
-    const char      *path = NULL;
-    bool             is_rows = false;
-    int              dialect = HD_DIALECT_GA, think = HD_THINK_OFF;
-    hd_error         err = {0};
-    const hd_option  options[] = {{.name = "--jsonl", .flag = &is_rows},
-                                  {.name = "--dialect", .choice = &dialect, .choices = dialects},
-                                  {.name = "--think", .choice = &think, .choices = hd_think_words},
-                                  {0}};
+    const char     *path = NULL;
+    bool            is_rows = false;
+    int             dialect = HD_DIALECT_GA, think = HD_THINK_OFF;
+    hd_error        err = {0};
+    const hd_option options[] = {
+        {.name = "--jsonl", .flag = &is_rows},
+        {.name = "--dialect", .choice = &dialect, .choices = hd_dialect_words},
+        {.name = "--think", .choice = &think, .choices = hd_think_words},
+        {0}};
     const hd_command command = {
         .verb = "prompt", .options = {options}, .operand = &path, .operand_name = "FILE"};
     int const status = hd_rows_read_options(&command, argc, argv);

@@ -17,5 +17,8 @@ int hd_rows_read_options(const hd_command *c, int argc, char **argv);
 /* Answers every line that is not blank.  returns the exit status */
 int hd_rows_answer(hd_row_fn *fn, void *user);
 
+/* The words of places where an answer begins, in the order of hd_parse_start. */
+extern const char *const hd_start_words[];
+
 HD_END_C
 #endif

@@ -3,14 +3,36 @@
 
 #include "base/json.h"
 #include "tokenizer/prompt_text.h"
+#include "tokenizer/python_json.h"
 
 /* From messages to a prompt, in three steps: the request becomes the arguments of the
- * model's own encode_messages (chat_request.c), its messages become turns (chat_turns.c),
- * the turns become text (chat_render.c, chat_tools.c).  Where these files read an odd value
+ * model's own encode_messages (chat_request.c, chat_messages.c, chat_offers.c), its messages
+ * become turns (chat_turns.c), the turns become text (chat_render.c, chat_tools.c).  What the
+ * dialects differ in stands in one table (chat_rules.c).  Where these files read an odd value
  * as Python would (truth, str()), it is because the official encoder is written in Python
  * and its text is what the model knows. */
 
 HD_BEGIN_C
+
+/* What dialects differ in.  The service writes prompts from requests that it has checked: it
+ * refuses what does not fit, opens an answer in front of it instead of behind the user's turn,
+ * and forgets the reasoning of every past answer unless tools are offered. */
+typedef struct hd_chat_rules {
+    bool        is_service;
+    const char *efforts[HD_THINK_ASKED];    /* prefix of the prompt; NULL: no word for it        */
+    const char *calls, *invoke, *parameter; /* names of DSML tags, as they stand behind ｜DSML｜ */
+    bool        closes_tight;   /* no blank line in a call without arguments                  */
+    bool        sorts_calls;    /* calls and their results go by id, not as they came         */
+    bool        gathers_system; /* system messages go to the front, as one                    */
+    const char *system_token;   /* in front of each system message; NULL: none                */
+    const char *image_token;    /* in place of an image; NULL: none                           */
+    const char *image_text;     /* the same as plain text; without both images are refused    */
+    const char *json_only;      /* what response_format json_object says; NULL: as a schema   */
+    hd_spelling spelling;       /* of numbers */
+} hd_chat_rules;
+
+/* NULL when there is no such dialect. */
+const hd_chat_rules *hd_chat_rules_find(hd_dialect dialect);
 
 typedef enum hd_chat_role {
     HD_ROLE_SYSTEM,
@@ -66,15 +88,20 @@ void hd_chat_forget(hd_chat *chat);
 
 /* Writes the section that offers `tools`, a list. */
 hd_status hd_chat_write_tools(hd_prompt_text *out, const json_object *tools,
-                              const hd_chat_source *from, hd_error *err);
-/* Writes the tool_calls of an assistant message, a list, as a DSML block. */
-hd_status hd_chat_write_calls(hd_prompt_text *out, const json_object *calls,
-                              const hd_chat_source *from, hd_error *err);
+                              const hd_chat_source *from, const hd_chat_rules *rules,
+                              hd_error *err);
+/* Writes the tool_calls of an assistant message, a list, as a DSML block, or only its opening. */
+void      hd_chat_open_calls(hd_prompt_text *out, const hd_chat_rules *rules);
+hd_status hd_chat_write_calls(hd_prompt_text *out, const json_object *list,
+                              const hd_chat_source *from, const hd_chat_rules *rules,
+                              hd_error *err);
 
 /* Renders the arguments of encode_messages; *ends_open tells whether the text ends with a
- * generation prompt. */
-hd_status hd_chat_render(hd_prompt_text *out, const json_object *arguments, hd_dialect dialect,
-                         bool *ends_open, hd_error *err);
+ * generation prompt.  Requests bring members that the official function does not know, and
+ * which it therefore ignores in published dialects: `json_only` on a system message, and
+ * content as a list of texts, null between them being an image. */
+hd_status hd_chat_render(hd_prompt_text *out, const json_object *arguments,
+                         const hd_chat_rules *rules, bool *ends_open, hd_error *err);
 
 HD_END_C
 #endif

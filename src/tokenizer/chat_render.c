@@ -2,36 +2,20 @@
 
 #include "tokenizer/chat.h"
 #include "tokenizer/chat_tokens.h"
-#include "tokenizer/python_json.h"
 
-static const char effort_absolute[] =
-    "Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
-    "You MUST be very thorough in your thinking and comprehensively decompose the problem to "
-    "resolve the root cause, rigorously stress-testing your logic against all potential paths, "
-    "edge cases, and adversarial scenarios.\n"
-    "Explicitly write out your entire deliberation process, documenting every intermediate step, "
-    "considered alternative, and rejected hypothesis to ensure absolutely no assumption is left "
-    "unchecked.\n\n";
-static const char effort_beyond[] =
-    "Reasoning Effort: Beyond maximum — exhaustive, relentless, and uncompromising.\n"
-    "You MUST reason with the utmost depth and rigor, leaving absolutely nothing to chance: "
-    "exhaustively decompose the problem into its most fundamental components, trace every causal "
-    "chain to its root, and resolve the underlying cause rather than any surface symptom.\n"
-    "Do not stop reasoning until you have independently verified the solution from multiple angles "
-    "and are certain that no assumption remains unchecked and no error remains undiscovered.\n\n";
 static const char format_head[] = "\n\n## Response Format:\n\nYou MUST strictly adhere to the "
                                   "following schema to reply:\n";
 
 typedef struct render {
-    hd_prompt_text    *out;
-    const json_object *arguments;
-    hd_dialect         dialect;
-    hd_error          *err;
-    hd_chat            chat;
-    bool               is_thinking;
-    bool               drops;     /* earlier reasoning is left out */
-    int32_t            last_user; /* index of a turn, -1: none     */
-    const char        *effort;    /* prefix of the prompt          */
+    hd_prompt_text      *out;
+    const json_object   *arguments;
+    const hd_chat_rules *rules;
+    hd_error            *err;
+    hd_chat              chat;
+    bool                 is_thinking;
+    bool                 drops;     /* earlier reasoning is left out */
+    int32_t              last_user; /* index of a turn, -1: none     */
+    const char          *effort;    /* prefix of the prompt          */
 } render;
 
 static void write_text(render *r, const char *text) { hd_buffer_text(&r->out->text, text); }
@@ -50,18 +34,42 @@ static hd_status write_offers(render *r, const hd_chat_turn *turn)
     const json_object *const format = hd_json_member(turn->from.message, "response_format");
     if (hd_python_is_true(tools)) {
         write_text(r, "\n\n");
-        HD_TRY(hd_chat_write_tools(r->out, tools, &turn->from, r->err));
+        HD_TRY(hd_chat_write_tools(r->out, tools, &turn->from, r->rules, r->err));
     }
     if (hd_python_is_true(format)) {
         write_text(r, format_head);
-        hd_python_write_json(&r->out->text, format);
+        hd_python_write_json(&r->out->text, format, r->rules->spelling);
     }
+    if (r->rules->json_only && hd_json_member(turn->from.message, "json_only"))
+        write_text(r, r->rules->json_only);
     return HD_OK;
 }
 
-static hd_status write_system(render *r, const hd_chat_turn *turn)
+/* Content of a request: text, or texts with images between them. */
+static void write_content(render *r, const json_object *content)
 {
-    write_or_nothing(r, hd_json_member(turn->from.message, "content"));
+    if (!r->rules->image_token || !json_object_is_type(content, json_type_array)) {
+        write_or_nothing(r, content);
+        return;
+    }
+    size_t const n = json_object_array_length(content);
+    for (size_t i = 0; i < n; i++) {
+        const json_object *const piece = json_object_array_get_idx(content, i);
+        if (piece)
+            write_or_nothing(r, piece);
+        else
+            hd_prompt_text_control(r->out, r->rules->image_token);
+    }
+}
+
+static hd_status write_system(render *r, int32_t index)
+{
+    const hd_chat_turn *const turn = &r->chat.turns[index];
+    if (r->rules->system_token) {
+        hd_prompt_text_control(r->out, r->rules->system_token);
+        if (index == 0) write_text(r, r->effort);
+    }
+    write_content(r, hd_json_member(turn->from.message, "content"));
     return write_offers(r, turn);
 }
 
@@ -104,6 +112,12 @@ static hd_status write_block(render *r, const hd_chat_block *b)
 {
     json_object *content = NULL;
     bool const   has = json_object_object_get_ex(b->from.message, "content", &content);
+    if (r->rules->is_service) {
+        if (b->is_result) write_text(r, "<tool_result>");
+        write_content(r, content);
+        if (b->is_result) write_text(r, "</tool_result>");
+        return HD_OK;
+    }
     if (!b->is_result) {
         if (has && !json_object_is_type(content, json_type_string))
             return hd_chat_fail(&b->from, "content", content, "text", r->err);
@@ -132,8 +146,15 @@ static hd_status write_user(render *r, const hd_chat_turn *turn)
 /* The answer to a task is given without thinking. */
 static bool has_reasoning(const render *r, int32_t index)
 {
+    if (r->rules->is_service) return r->is_thinking && !r->drops;
     bool const answers_task = index > 0 && r->chat.turns[index - 1].task;
     return r->is_thinking && !answers_task && (!r->drops || index > r->last_user);
+}
+
+static void open_assistant(render *r, bool thinks)
+{
+    hd_prompt_text_control(r->out, HD_TOKEN_ASSISTANT);
+    hd_prompt_text_control(r->out, thinks ? HD_TOKEN_THINK : HD_TOKEN_THINK_END);
 }
 
 static hd_status write_assistant(render *r, int32_t index)
@@ -141,12 +162,15 @@ static hd_status write_assistant(render *r, int32_t index)
     const hd_chat_turn *const turn = &r->chat.turns[index];
     const json_object *const  message = turn->from.message;
     const json_object *const  calls = hd_json_member(message, "tool_calls");
-    if (has_reasoning(r, index)) {
+    bool const                reasons = has_reasoning(r, index);
+    if (r->rules->is_service) open_assistant(r, reasons);
+    if (reasons) {
         write_or_nothing(r, hd_json_member(message, "reasoning_content"));
         hd_prompt_text_control(r->out, HD_TOKEN_THINK_END);
     }
     write_or_nothing(r, hd_json_member(message, "content"));
-    if (hd_python_is_true(calls)) HD_TRY(hd_chat_write_calls(r->out, calls, &turn->from, r->err));
+    if (hd_python_is_true(calls))
+        HD_TRY(hd_chat_write_calls(r->out, calls, &turn->from, r->rules, r->err));
     if (!hd_python_is_true(hd_json_member(message, "wo_eos")))
         hd_prompt_text_control(r->out, HD_TOKEN_EOS);
     return HD_OK;
@@ -165,7 +189,7 @@ static hd_status write_body(render *r, int32_t index)
 {
     const hd_chat_turn *const turn = &r->chat.turns[index];
     switch (turn->role) {
-    case HD_ROLE_SYSTEM: return write_system(r, turn);
+    case HD_ROLE_SYSTEM: return write_system(r, index);
     case HD_ROLE_DEVELOPER: return write_developer(r, turn);
     case HD_ROLE_USER: return write_user(r, turn);
     case HD_ROLE_ASSISTANT: return write_assistant(r, index);
@@ -180,12 +204,6 @@ static hd_status write_body(render *r, int32_t index)
 }
 
 /* ---- what follows a turn ---- */
-
-static void open_assistant(render *r, bool thinks)
-{
-    hd_prompt_text_control(r->out, HD_TOKEN_ASSISTANT);
-    hd_prompt_text_control(r->out, thinks ? HD_TOKEN_THINK : HD_TOKEN_THINK_END);
-}
 
 static hd_status write_task(render *r, const hd_chat_turn *turn)
 {
@@ -220,9 +238,9 @@ static bool is_user(const hd_chat_turn *turn)
 static hd_status write_turn(render *r, int32_t index)
 {
     const hd_chat_turn *const turn = &r->chat.turns[index];
-    if (index == 0) write_text(r, r->effort);
+    if (index == 0 && !r->rules->system_token) write_text(r, r->effort);
     HD_TRY(write_body(r, index));
-    if (is_followed_by_input(r, index)) return HD_OK;
+    if (r->rules->is_service || is_followed_by_input(r, index)) return HD_OK;
     if (turn->task) return write_task(r, turn);
     if (is_user(turn)) open_assistant(r, r->is_thinking && (!r->drops || index >= r->last_user));
     return HD_OK;
@@ -251,21 +269,28 @@ static hd_status read_mode(render *r)
     return HD_OK;
 }
 
-/* The released dialects disagree: what GA calls high, the preview calls max. */
+/* The place of a word in rules->efforts; -1 when it is none. */
+static int find_effort(const json_object *word)
+{
+    static const char *const words[] = {
+        [HD_THINK_LOW] = "low", [HD_THINK_HIGH] = "high", [HD_THINK_MAX] = "max"};
+    for (int i = HD_THINK_LOW; i <= HD_THINK_MAX; i++)
+        if (hd_json_equals(word, words[i])) return i;
+    return -1;
+}
+
 static hd_status read_effort(render *r)
 {
-    const json_object *const effort = get(r, "reasoning_effort");
-    bool const               is_ga = r->dialect == HD_DIALECT_GA;
-    const char              *prefix = NULL;
-    if (hd_json_equals(effort, "max"))
-        prefix = is_ga ? effort_beyond : effort_absolute;
-    else if (hd_json_equals(effort, "high"))
-        prefix = is_ga ? effort_absolute : "";
-    else if (is_ga ? !hd_python_is_true(effort) || hd_json_equals(effort, "low") : !effort)
-        prefix = "";
+    const json_object *const word = get(r, "reasoning_effort");
+    const char *const *const efforts = r->rules->efforts;
+    bool const               knows_low = efforts[HD_THINK_LOW];
+    int const                found = find_effort(word);
+    const char              *prefix = found < 0 ? NULL : efforts[found];
+    /* Where low is no word, only null stands for no effort. */
+    if (knows_low ? !hd_python_is_true(word) : !word) prefix = "";
     if (!prefix)
         HD_FAIL(r->err, HD_ERR_FORMAT, "reasoning_effort: none of %s",
-                is_ga ? "\"low\", \"high\", \"max\"" : "\"high\", \"max\"");
+                knows_low ? "\"low\", \"high\", \"max\"" : "\"high\", \"max\"");
     r->effort = r->is_thinking ? prefix : "";
     return HD_OK;
 }
@@ -295,7 +320,8 @@ static hd_status render_turns(render *r)
 {
     HD_TRY(read_mode(r));
     HD_TRY(read_effort(r));
-    r->drops = get_flag(r, "drop_thinking", true) && !offers_tools(&r->chat);
+    r->out->has_tools = offers_tools(&r->chat);
+    r->drops = get_flag(r, "drop_thinking", true) && !r->out->has_tools;
     if (r->is_thinking && r->drops) hd_chat_forget(&r->chat);
     r->last_user = hd_chat_last_user(&r->chat);
     for (int32_t i = r->chat.n_context; i < r->chat.n_turns; i++) HD_TRY(write_turn(r, i));
@@ -315,29 +341,47 @@ static hd_status render_all(render *r, hd_pool *pool)
     return r->chat.n_turns > r->chat.n_context ? render_turns(r) : HD_OK;
 }
 
-hd_status hd_chat_render(hd_prompt_text *out, const json_object *arguments, hd_dialect dialect,
-                         bool *ends_open, hd_error *err)
+hd_status hd_chat_render(hd_prompt_text *out, const json_object *arguments,
+                         const hd_chat_rules *rules, bool *ends_open, hd_error *err)
 {
     if (!json_object_is_type(arguments, json_type_object))
         HD_FAIL(err, HD_ERR_FORMAT, "prompt: the arguments are no JSON object");
-    render          r = {.out = out, .arguments = arguments, .dialect = dialect, .err = err};
+    render          r = {.out = out, .arguments = arguments, .rules = rules, .err = err};
     hd_pool         pool = {0};
     hd_status const status = render_all(&r, &pool);
     if (status == HD_OK)
-        *ends_open = r.chat.n_turns > 0 && is_user(&r.chat.turns[r.chat.n_turns - 1]);
+        *ends_open =
+            !rules->is_service && r.chat.n_turns > 0 && is_user(&r.chat.turns[r.chat.n_turns - 1]);
     hd_pool_free(&pool);
     return status;
+}
+
+/* Where an answer to the text would begin. */
+static hd_parse_start find_start(const hd_prompt_text *p)
+{
+    static const char think[] = HD_TOKEN_THINK;
+    size_t const      n = p->spans.used / sizeof(hd_span), bytes = sizeof think - 1;
+    if (n == 0 || p->text.failed || p->spans.failed) return HD_START_CONTENT;
+    hd_span last;
+    memcpy(&last, p->spans.data + (n - 1) * sizeof last, sizeof last);
+    bool const is_open = last.end == p->text.used && last.end - last.start == bytes &&
+                         memcmp(p->text.data + last.start, think, bytes) == 0;
+    return is_open ? HD_START_REASONING : HD_START_CONTENT;
 }
 
 hd_status hd_prompt_render(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
                            hd_error *err)
 {
-    json_object *arguments = NULL;
+    const hd_chat_rules *const rules = hd_chat_rules_find(dialect);
+    json_object               *arguments = NULL;
+    if (!rules || rules->is_service)
+        HD_FAIL(err, HD_ERR_INVALID, "prompt: dialect %d has no encode_messages", (int)dialect);
     HD_TRY(hd_json_parse(&arguments, json, json_bytes, HD_JSON_PYTHON, "prompt", err));
     hd_prompt_text text = {0};
     bool           ends_open;
-    hd_status      status = hd_chat_render(&text, arguments, dialect, &ends_open, err);
+    hd_status      status = hd_chat_render(&text, arguments, rules, &ends_open, err);
     json_object_put(arguments);
+    text.start = find_start(&text);
     if (status == HD_OK) status = hd_prompt_text_finish(out, &text, err);
     hd_prompt_text_free(&text);
     return status;

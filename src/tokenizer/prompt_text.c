@@ -20,10 +20,11 @@ static const char *find_token(const char *text)
     return NULL;
 }
 
-void hd_prompt_text_fixed(hd_prompt_text *p, const char *text)
+void hd_prompt_text_fixed(hd_prompt_text *p, const char *text, size_t bytes)
 {
-    const char *kept = text; /* [kept, text) is still to be copied as plain text */
-    while (*text) {
+    const char       *kept = text; /* [kept, text) is still to be copied as plain text */
+    const char *const end = text + bytes;
+    while (text < end) {
         const char *const token = find_token(text);
         if (!token) {
             text++;
@@ -48,6 +49,8 @@ hd_status hd_prompt_text_finish(hd_prompt *out, hd_prompt_text *p, hd_error *err
     out->text_bytes = p->text.used;
     out->control = (hd_span *)(void *)p->spans.data;
     out->n_control = p->spans.used / sizeof(hd_span);
+    out->start = p->start;
+    out->has_tools = p->has_tools;
     *p = (hd_prompt_text){0};
     return HD_OK;
 }

@@ -9,10 +9,15 @@
 #include "base/json_write.h"
 #include "base/utf8_scan.h"
 
-/* Words and string spelling: json.dumps and repr() differ in these only. */
-typedef struct style {
+/* json.dumps and repr() differ in words and strings, the spellings in numbers. */
+typedef struct words {
     const char *null_word, *true_word, *false_word, *nan_word, *inf_word;
     void (*write_string)(hd_buffer *out, const char *text, size_t bytes);
+} words;
+
+typedef struct style {
+    const words *w;
+    hd_spelling  spelling;
 } style;
 
 /* ---- numbers ---- */
@@ -45,12 +50,12 @@ static void write_zeros(hd_buffer *out, int n)
     for (int i = 0; i < n; i++) hd_buffer_add(out, "0", 1);
 }
 
-static void write_exponent_form(hd_buffer *out, const decimal *d)
+static void write_exponent_form(hd_buffer *out, const decimal *d, hd_spelling spelling)
 {
-    int const exponent = d->point - 1;
+    int const exponent = d->point - 1, width = spelling == HD_SPELL_SERVICE ? 1 : 2;
     hd_buffer_add(out, d->digits, 1);
     if (d->n > 1) hd_buffer_printf(out, ".%.*s", d->n - 1, d->digits + 1);
-    hd_buffer_printf(out, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    hd_buffer_printf(out, "e%c%0*d", exponent < 0 ? '-' : '+', width, abs(exponent));
 }
 
 static void write_point_form(hd_buffer *out, const decimal *d)
@@ -72,19 +77,28 @@ static void write_point_form(hd_buffer *out, const decimal *d)
 static void write_double(hd_buffer *out, double x, const style *s)
 {
     if (isnan(x)) {
-        hd_buffer_text(out, s->nan_word);
+        hd_buffer_text(out, s->w->nan_word);
         return;
     }
     if (signbit(x)) hd_buffer_add(out, "-", 1);
     if (isinf(x)) {
-        hd_buffer_text(out, s->inf_word);
+        hd_buffer_text(out, s->w->inf_word);
         return;
     }
     decimal const d = find_shortest(fabs(x));
-    if (d.point > 16 || d.point < -3)
-        write_exponent_form(out, &d);
+    if (d.point > 16 || d.point < (s->spelling == HD_SPELL_SERVICE ? -4 : -3))
+        write_exponent_form(out, &d, s->spelling);
     else
         write_point_form(out, &d);
+}
+
+/* An integer that fits no machine integer; -0 is one of them. */
+static void write_big(hd_buffer *out, const char *digits, double x, const style *s)
+{
+    if (s->spelling != HD_SPELL_PYTHON)
+        write_double(out, x, s);
+    else
+        hd_buffer_text(out, strcmp(digits, "-0") == 0 ? "0" : digits);
 }
 
 static void write_integer(hd_buffer *out, const json_object *v)
@@ -140,8 +154,8 @@ static void write_repr(hd_buffer *out, const char *text, size_t bytes)
     hd_buffer_add(out, &quote, 1);
 }
 
-static const style json_style = {"null", "true", "false", "NaN", "Infinity", hd_json_write_string};
-static const style repr_style = {"None", "True", "False", "nan", "inf", write_repr};
+static const words json_words = {"null", "true", "false", "NaN", "Infinity", hd_json_write_string};
+static const words repr_words = {"None", "True", "False", "nan", "inf", write_repr};
 
 /* ---- values ---- */
 
@@ -166,7 +180,7 @@ static void write_object(hd_buffer *out, const json_object *v, const style *s)
     {
         if (!is_first) hd_buffer_add(out, ", ", 2);
         is_first = false;
-        s->write_string(out, key, strlen(key));
+        s->w->write_string(out, key, strlen(key));
         hd_buffer_add(out, ": ", 2);
         write_value(out, value, s);
     }
@@ -177,30 +191,30 @@ static void write_value(hd_buffer *out, const json_object *v, const style *s)
 {
     const char *const big = hd_json_big_integer(v);
     if (big) {
-        hd_buffer_text(out, big);
+        write_big(out, big, json_object_get_double(v), s);
         return;
     }
     const char *text;
     size_t      bytes;
     switch (json_object_get_type(v)) {
-    case json_type_null: hd_buffer_text(out, s->null_word); break;
+    case json_type_null: hd_buffer_text(out, s->w->null_word); break;
     case json_type_boolean:
-        hd_buffer_text(out, json_object_get_boolean(v) ? s->true_word : s->false_word);
+        hd_buffer_text(out, json_object_get_boolean(v) ? s->w->true_word : s->w->false_word);
         break;
     case json_type_int: write_integer(out, v); break;
     case json_type_double: write_double(out, json_object_get_double(v), s); break;
     case json_type_string:
         text = hd_json_text(v, &bytes);
-        s->write_string(out, text, bytes);
+        s->w->write_string(out, text, bytes);
         break;
     case json_type_array: write_list(out, v, s); break;
     case json_type_object: write_object(out, v, s); break;
     }
 }
 
-void hd_python_write_json(hd_buffer *out, const json_object *v)
+void hd_python_write_json(hd_buffer *out, const json_object *v, hd_spelling spelling)
 {
-    write_value(out, v, &json_style);
+    write_value(out, v, &(style){&json_words, spelling});
 }
 
 void hd_python_write_str(hd_buffer *out, const json_object *v)
@@ -210,7 +224,7 @@ void hd_python_write_str(hd_buffer *out, const json_object *v)
     if (text)
         hd_buffer_add(out, text, bytes);
     else
-        write_value(out, v, &repr_style);
+        write_value(out, v, &(style){&repr_words, HD_SPELL_PYTHON});
 }
 
 bool hd_python_is_true(const json_object *v)

@@ -328,8 +328,8 @@ typedef struct asked {
 static hd_status try_ask(asked *a, const char *messages, hd_think think, hd_error *err)
 {
     hd_prompt p = {0};
-    HD_TRY(hd_prompt_chat(&p, messages, strlen(messages), HD_DIALECT_PREVIEW, think, &a->has_tools,
-                          err));
+    HD_TRY(hd_prompt_chat(&p, messages, strlen(messages), HD_DIALECT_PREVIEW, think, err));
+    a->has_tools = p.has_tools;
     hd_status const s = hd_prompt_encode(&p, hd_engine_tokenizer(shared), a->ids, MOST, &a->n, err);
     hd_prompt_free(&p);
     return s;
