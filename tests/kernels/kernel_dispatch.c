@@ -6,7 +6,8 @@
 #include "kernel_harness.h"
 
 static const uint32_t masks[] = {HD_ISA_REF, HD_ISA_REF | HD_ISA_AVX2,
-                                 HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512};
+                                 HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512, HD_ISA_CUDA,
+                                 HD_ISA_CUDA | HD_ISA_SM90};
 #define N_MASKS (sizeof masks / sizeof masks[0])
 
 static const char *const shapes[TEST_MODEL_CASES] = {"demo-token", "demo-prompt", "flash-token"};
@@ -43,9 +44,12 @@ static bool is_for(const char *line, uint32_t isa)
 {
     char op[64], names[32];
     if (sscanf(line, "%63s %31s", op, names) != 2) return true;
-    uint32_t needed = HD_ISA_REF;
+    uint32_t needed = 0;
+    if (strstr(names, "ref")) needed |= HD_ISA_REF;
     if (strstr(names, "avx2")) needed |= HD_ISA_AVX2;
     if (strstr(names, "avx512")) needed |= HD_ISA_AVX512;
+    if (strstr(names, "cuda")) needed |= HD_ISA_CUDA;
+    if (strstr(names, "sm90")) needed |= HD_ISA_SM90;
     return (needed & ~isa) == 0;
 }
 
@@ -68,10 +72,9 @@ static char *next_line_for(char **at, uint32_t isa)
     return line;
 }
 
-static bool compare_texts(char *wanted, char *now)
+static bool compare_texts(char *wanted, char *now, uint32_t isa)
 {
-    uint32_t const isa = hd_cpu_isa();
-    bool           same = true;
+    bool same = true;
     for (;;) {
         const char *const w = next_line_for(&wanted, isa);
         const char *const n = next_line(&now);
@@ -82,19 +85,19 @@ static bool compare_texts(char *wanted, char *now)
     }
 }
 
-bool test_dispatch_check(const char *path)
+bool test_dispatch_check(const char *path, uint32_t isa)
 {
     hd_buffer now = {0};
     hd_pool   pool = {0};
     hd_error  err = {0};
     char     *wanted = NULL;
     size_t    bytes;
-    test_dispatch_print(hd_cpu_isa(), &now);
+    test_dispatch_print(isa, &now);
     bool same = false;
     if (hd_file_read(&wanted, &bytes, path, 1 << 20, &pool, &err) != HD_OK)
         printf("dispatch: %s\n", err.message);
     else
-        same = !now.failed && compare_texts(wanted, now.data);
+        same = !now.failed && compare_texts(wanted, now.data, isa);
     hd_pool_free(&pool);
     hd_buffer_free(&now);
     return same;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "kernel_device.h"
 #include "kernel_operands.h"
 
 /* Two NaN that no arithmetic makes: what still holds one was never written. */
@@ -28,6 +29,7 @@ typedef struct trial {
     test_case        c;
     uint64_t         seed;
     test_report     *report;
+    test_launch      launch; /* of kernels of an accelerator */
     test_side        in;     /* inputs as filled, never given to a kernel */
     test_side        wanted; /* after the reference                       */
     test_side        got;    /* after the kernel                          */
@@ -48,7 +50,8 @@ const char *test_fault_name(test_fault f)
                                         "not repeatable",
                                         "alignment changes bits",
                                         "batch changes bits",
-                                        "in place changes bits"};
+                                        "in place changes bits",
+                                        "a graph changes bits"};
     return names[f];
 }
 
@@ -131,9 +134,19 @@ static void catch_faults(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
-static bool run_guarded(trial *t, const hd_kernel *k, const void *args)
+static bool run_on_device(trial *t, const hd_kernel *k, const test_side *s, const void *args)
+{
+    hd_error        err = {0};
+    hd_status const ran = test_device_run(s, k, args, t->launch, &err);
+    return ran == HD_OK ||
+           fail(t, FAULT_STATUS, "%s: %s: %s", k->name, hd_status_name(ran), err.message);
+}
+
+/* Runs with args, whose pointers lead into the buffers of `side`. */
+static bool run_guarded(trial *t, const hd_kernel *k, const test_side *side, const void *args)
 {
     hd_status s = HD_OK;
+    if (k->isa & HD_ISA_DEVICE) return run_on_device(t, k, side, args);
     if (sigsetjmp(fault_return, 1) != 0) {
         is_armed = 0;
         return fail(t, FAULT_ACCESS, "%s touched a closed page", k->name);
@@ -157,7 +170,7 @@ static bool run_side(trial *t, const hd_kernel *k, test_side *s, uint32_t poison
 {
     test_side_copy_inputs(s, &t->in);
     test_side_poison(s, poison);
-    return run_guarded(t, k, s->args) && check_surroundings(t, s);
+    return run_guarded(t, k, s, s->args) && check_surroundings(t, s);
 }
 
 /* ---- comparing ---- */
@@ -303,6 +316,16 @@ static bool check_repeat(trial *t, test_placement where, test_fault fault)
     return ok;
 }
 
+/* Recorded and replayed, where that exists. */
+static bool check_graph(trial *t)
+{
+    if (!(t->k->isa & HD_ISA_DEVICE)) return true;
+    t->launch = TEST_LAUNCH_GRAPH;
+    bool const ok = check_repeat(t, TEST_PLACE_FRONT, FAULT_GRAPH);
+    t->launch = TEST_LAUNCH_DIRECT;
+    return ok;
+}
+
 /* How far operand `o` of the batch moves from one row to the next: 0 when it does not depend
  * on the number of rows. */
 static int64_t row_stride(const trial *t, int32_t i, void *scratch)
@@ -352,7 +375,7 @@ static bool check_single(trial *t, int32_t row, void *args)
     test_side_poison(&t->again, POISON_AGAIN);
     select_row(t, &t->again, row, args);
     if (!t->k->supports(args)) return true;
-    return run_guarded(t, t->k, args) && check_surroundings(t, &t->again) &&
+    return run_guarded(t, t->k, &t->again, args) && check_surroundings(t, &t->again) &&
            compare_single(t, row, args);
 }
 
@@ -388,7 +411,7 @@ static bool run_aliased(trial *t, test_alias alias)
     test_side_poison(s, POISON_AGAIN);
     memcpy(s->data[out]->data, t->in.data[in]->data, s->data[out]->bytes);
     memcpy((char *)s->args + s->operand[in].slot, &s->data[out]->data, sizeof(void *));
-    if (!run_guarded(t, t->k, s->args) || !check_surroundings(t, s)) return false;
+    if (!run_guarded(t, t->k, s, s->args) || !check_surroundings(t, s)) return false;
     const char *const other = test_side_different_output(&t->got, s);
     return !other || fail(t, FAULT_ALIAS, "%s in the memory of %s", alias.in, alias.out);
 }
@@ -432,7 +455,8 @@ static bool try_case(trial *t, const void *args)
     return run_side(t, t->ref, &t->wanted, POISON_AGAIN) &&
            run_side(t, t->k, &t->got, POISON_FIRST) && check_written(t) && compare_outputs(t) &&
            check_repeat(t, TEST_PLACE_FRONT, FAULT_REPEAT) &&
-           check_repeat(t, TEST_PLACE_BACK, FAULT_PLACEMENT) && check_batch(t) && check_aliases(t);
+           check_repeat(t, TEST_PLACE_BACK, FAULT_PLACEMENT) && check_graph(t) && check_batch(t) &&
+           check_aliases(t);
 }
 
 static void run_case(trial *t)

@@ -22,7 +22,8 @@ typedef enum test_fault {
     FAULT_REPEAT,      /* other bits for the same input                             */
     FAULT_PLACEMENT,   /* other bits at another alignment                           */
     FAULT_BATCH,       /* a row alone differs from the row in its batch             */
-    FAULT_ALIAS        /* other bits in place                                       */
+    FAULT_ALIAS,       /* other bits in place                                       */
+    FAULT_GRAPH        /* other bits when recorded and replayed                     */
 } test_fault;
 const char *test_fault_name(test_fault f);
 
@@ -40,11 +41,11 @@ void test_kernel(const hd_kernel *k, const hd_kernel *ref, const hd_cases *cases
 const hd_kernel *test_reference(const hd_kernel *kernels, int32_t n, const hd_op *op);
 
 /* Prints one line for each op, mask and model shape: the kernel that would be chosen.  Only
- * masks inside `isa`. */
+ * masks inside `isa`; the choice needs no machine that runs them. */
 void test_dispatch_print(uint32_t isa, hd_buffer *out);
-/* Compares with the file at `path` the lines for masks that this machine runs; prints what
- * differs.  Returns whether all agree. */
-bool test_dispatch_check(const char *path);
+/* Compares with the file at `path` the lines for masks inside `isa`; prints what differs.
+ * Returns whether all agree. */
+bool test_dispatch_check(const char *path, uint32_t isa);
 
 /* Runs every planted fault through test_kernel; returns the number of those not caught.
  * *n is their number. */

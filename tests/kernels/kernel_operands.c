@@ -9,6 +9,8 @@
 #define CANARY     0xA5
 #define I32_POISON UINT32_C(0x80808080)
 
+unsigned char *test_buffer_start(const test_buffer *b) { return b->map + PAGE; }
+
 int32_t test_operand_members(const hd_operand *o) { return o->list > 0 ? o->list : 1; }
 
 size_t test_operand_bytes(const hd_operand *o)

@@ -33,6 +33,9 @@ typedef struct test_side {
 bool test_side_open(test_side *s, const hd_op *op, const void *args, test_placement place);
 void test_side_close(test_side *s); /* a zeroed one is fine */
 
+/* The first byte behind the closed page in front. */
+unsigned char *test_buffer_start(const test_buffer *b);
+
 int32_t test_operand_members(const hd_operand *o);
 size_t  test_operand_bytes(const hd_operand *o); /* of one member */
 

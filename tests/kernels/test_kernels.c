@@ -3,19 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel_device.h"
 #include "kernel_harness.h"
 
 /* Runs every kernel of ops/kernels.def on every case of its op, then the planted faults and
  * the table of chosen kernels.  Run from the root of the tree. */
 
-static const char usage[] =
-    "usage: test_kernels [--seed N] [--op NAME] [--isa FAMILIES] [--list] [--dispatch]\n";
+static const char usage[] = "usage: test_kernels [--seed N] [--op NAME] [--isa FAMILIES]\n"
+                            "       test_kernels --list | --dispatch | --dispatch-device\n";
 
 typedef struct options {
     uint64_t    seed;
     const char *op; /* NULL: all */
     uint32_t    isa;
-    bool        is_list, is_dispatch;
+    uint32_t    dispatch; /* families whose table of chosen kernels is asked for; 0: none */
+    bool        is_list;
 } options;
 
 typedef struct tally {
@@ -25,13 +27,15 @@ typedef struct tally {
 static bool parse_options(options *o, int argc, char **argv)
 {
     hd_error err = {0};
-    *o = (options){.seed = 1, .isa = hd_cpu_isa()};
+    *o = (options){.seed = 1, .isa = hd_cpu_isa() | hd_device_isa()};
     for (int i = 1; i < argc; i++) {
         const char *const value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--list") == 0)
             o->is_list = true;
         else if (strcmp(argv[i], "--dispatch") == 0)
-            o->is_dispatch = true;
+            o->dispatch = HD_ISA_HOST;
+        else if (strcmp(argv[i], "--dispatch-device") == 0)
+            o->dispatch = HD_ISA_DEVICE;
         else if (strcmp(argv[i], "--seed") == 0 && value)
             o->seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--op") == 0 && value)
@@ -96,13 +100,38 @@ static int list_kernels(const options *o)
     return 0;
 }
 
-static int print_dispatch(void)
+static int print_dispatch(uint32_t isa)
 {
     hd_buffer text = {0};
-    test_dispatch_print(UINT32_MAX, &text);
+    test_dispatch_print(isa, &text);
     bool const ok = !text.failed && text.data && fputs(text.data, stdout) >= 0;
     hd_buffer_free(&text);
     return ok ? 0 : 1;
+}
+
+static int32_t count_kernels(const options *o, uint32_t isa)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < hd_n_kernels; k++)
+        n += is_wanted(o, hd_kernels[k].op) && (hd_kernels[k].isa & isa);
+    return n;
+}
+
+/* Says what a machine without an accelerator leaves out. */
+static void report_left_out(const options *o)
+{
+    int32_t const n = count_kernels(o, HD_ISA_DEVICE & ~hd_device_isa());
+    if (n > 0)
+        printf("not run: %d kernels for an accelerator that this machine does not have; they do "
+               "not count as passed\n",
+               n);
+}
+
+static void test_choice(const char *path, uint32_t isa, tally *sum)
+{
+    bool const same = test_dispatch_check(path, isa);
+    if (same) printf("dispatch: as in %s\n", path);
+    count(sum, same);
 }
 
 /* What is tested once, not for each op: the harness itself and the choice of kernels. */
@@ -113,9 +142,10 @@ static void test_the_rest(const options *o, tally *sum)
     sum->failed += missed;
     sum->passed += n - missed;
     printf("planted faults: %d of %d caught\n", n - missed, n);
-    bool const same = test_dispatch_check("tests/golden/dispatch.txt");
-    if (same) printf("dispatch: as in tests/golden/dispatch.txt\n");
-    count(sum, same);
+    test_choice("tests/golden/dispatch.txt", hd_cpu_isa(), sum);
+    /* Which kernel is chosen needs no accelerator, only a build with its kernels. */
+    if (count_kernels(o, HD_ISA_DEVICE) > 0)
+        test_choice("tests/golden/dispatch_cuda.txt", HD_ISA_DEVICE, sum);
 }
 
 int main(int argc, char **argv)
@@ -123,11 +153,13 @@ int main(int argc, char **argv)
     options o;
     if (!parse_options(&o, argc, argv)) return 2;
     if (o.is_list) return list_kernels(&o);
-    if (o.is_dispatch) return print_dispatch();
+    if (o.dispatch) return print_dispatch(o.dispatch);
     tally sum = {0};
     for (int32_t i = 0; i < hd_n_ops; i++)
         if (is_wanted(&o, hd_ops[i])) test_op(&o, i, &sum);
     if (!o.op) test_the_rest(&o, &sum);
+    report_left_out(&o);
+    test_device_close();
     printf("%" PRId64 " passed, %" PRId64 " failed\n", sum.passed, sum.failed);
     return sum.failed > 0 || sum.passed == 0;
 }
