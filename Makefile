@@ -6,7 +6,8 @@
 #   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz-engine
 #   make SAN=1 ...  the same under ASan and UBSan, in build/san
 #   make CC=clang   the same with clang, in build/clang
-#   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH=sm_90a or another)
+#   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH="sm_90a sm_100a" or others)
+#   make STATIC_JSON=1 ...  json-c linked in, for a machine that has none
 
 ifeq ($(origin CC),default)
 CC     := gcc
@@ -20,7 +21,7 @@ BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/san)$(if $(CUDA),/cuda)
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
 CFLAGS   := -std=c11 -O3 -g -ffp-contract=off $(WARN)
-LDLIBS   := -ljson-c -lm -lpthread
+LDLIBS   := $(if $(STATIC_JSON),-l:libjson-c.a,-ljson-c) -lm -lpthread
 ifneq ($(SAN),)
 CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
@@ -75,8 +76,9 @@ $(BUILD)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(CPPFLAGS) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
+# Its harness is its own, so it needs no cmocka.
 $(BUILD)/tests/kernels/test_kernels: $(KERNEL_OBJ) $(BUILD)/libhadal.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJ) $(BUILD)/libhadal.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
