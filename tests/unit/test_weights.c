@@ -383,7 +383,7 @@ static void test_dead_experts(void **state)
 {
     static const float *const bad[] = {&tiny, &zero, &infinite, &not_a_number, &minus};
     static const char *const  printed[] = {"1.00053e-42", "0", "inf", "nan", "-1"};
-    char                      want[256], name[8];
+    char                      want[256], name[16];
     fixture                   f;
     (void)state;
     for (int i = 0; i < 5; i++) {
