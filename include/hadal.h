@@ -219,9 +219,23 @@ const char *hd_act_name(hd_act a);
 /* Returns false when `name` is none of "default", "exact", "official", "nvfp4". */
 bool hd_act_from_name(hd_act *out, const char *name);
 
+/* How the rows of the KV cache are kept.  Compressor states are always f32. */
+typedef enum hd_kv {
+    HD_KV_DEFAULT, /* f32                                                                 */
+    HD_KV_F32,
+    HD_KV_BF16,
+    HD_KV_FP8,  /* E4M3 with a power-of-two scale for each 64, RoPE part bf16: equal bits to
+                   f32 when the activations are `official`; indexer rows MXFP4             */
+    HD_KV_NVFP4 /* NVFP4, RoPE part bf16; indexer rows MXFP4                               */
+} hd_kv;
+const char *hd_kv_name(hd_kv kv);
+/* Returns false when `name` is none of "default", "f32", "bf16", "fp8", "nvfp4". */
+bool hd_kv_from_name(hd_kv *out, const char *name);
+
 typedef struct hd_options {
     const char     *model;      /* folder with config.json and *.safetensors              */
     hd_act          act;        /* 0: default                                             */
+    hd_kv           kv;         /* 0: default                                             */
     int32_t         max_tokens; /* context of a session; 0: 4096, or the model's if less   */
     int32_t         n_sessions; /* sessions open at once; 0: 1                            */
     int32_t         chunk;      /* most tokens of one pass; 0: 128                        */
@@ -240,10 +254,12 @@ void      hd_engine_close(hd_engine *e);
 typedef struct hd_engine_info {
     const char *family; /* e.g. "NVFP4 (40 matrices ...)": formats found, one line   */
     hd_act      act;    /* the one in force, never HD_ACT_DEFAULT                    */
+    hd_kv       kv;     /* the one in force, never HD_KV_DEFAULT                     */
     int32_t     n_layers, n_vocab, max_tokens, bos, eos;
     bool        has_mtp;      /* the checkpoint has an MTP block                           */
     int64_t     weight_bytes; /* of all tensors used                                       */
     int64_t     kv_bytes;     /* of all sessions together                                  */
+    double      token_bytes;  /* KV of one more token of context, over whole pages         */
     int64_t     act_bytes;    /* activations of the largest pass                           */
     hd_dialect  dialect;      /* of prompts                                                */
 } hd_engine_info;

@@ -106,6 +106,7 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if (o->chunk > o->max_tokens) o->chunk = o->max_tokens;
     if (!o->isa) o->isa = hd_cpu_isa();
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
+    if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
     o->has_mtp = o->has_mtp && w->has_mtp;
     return HD_OK;
 }
@@ -127,7 +128,10 @@ static hd_status bind_model(hd_engine *e, hd_error *err)
                                 .chunk = e->options.chunk,
                                 .window = m->config->window,
                                 .head_dim = m->config->head_dim,
-                                .index_dim = m->config->index_dim};
+                                .rope_dim = m->config->rope_dim,
+                                .index_dim = m->config->index_dim,
+                                .kv = e->options.kv};
+    HD_TRY(hd_cache_check(&m->shape, err));
     m->caches =
         hd_pool_alloc(&e->weights->pool, ((size_t)m->config->n_layers + 1) * sizeof *m->caches);
     if (!m->caches) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the table of caches");
@@ -243,6 +247,7 @@ void hd_engine_info_get(const hd_engine *e, hd_engine_info *out)
     const hd_config *const c = e->model.config;
     *out = (hd_engine_info){.family = e->weights->family,
                             .act = e->options.act,
+                            .kv = e->options.kv,
                             .n_layers = c->n_layers,
                             .n_vocab = c->n_vocab,
                             .max_tokens = e->options.max_tokens,
@@ -251,6 +256,7 @@ void hd_engine_info_get(const hd_engine *e, hd_engine_info *out)
                             .has_mtp = e->weights->has_mtp,
                             .weight_bytes = e->weights->bytes,
                             .kv_bytes = (int64_t)e->kv.cap,
+                            .token_bytes = hd_model_token_bytes(&e->model),
                             .act_bytes = (int64_t)e->act.cap,
                             .dialect = c->dialect};
 }

@@ -28,8 +28,8 @@ static void add_window_row(const hd_site *s, const float *x)
     add_rope(s, "kv_rope", kv, 1, 1);
     hd_add_row_rounding(s, "kv_round", kv, s->t);
     HD_ADD(s->p, "kv_ring", cache_write, .x = kv, .pos = s->b->pos, .seq = s->b->seq,
-           .pool = win->data, .t = s->t, .d = win->width, .n_seq = s->m->shape.n_seq,
-           .cap = win->cap, .group = 1);
+           .pool = win->data, .t = s->t, .d = c->head_dim, .n_seq = s->m->shape.n_seq,
+           .cap = win->cap, .group = 1, .layout = win->layout);
 }
 
 /* Softmax over window, compressed rows and sink; the output is turned back by its position. */
@@ -42,7 +42,8 @@ static float *add_softmax(const hd_site *s, const float *q, const int32_t *ids)
            .sink = s->w->sink, .pos = s->b->pos, .seq = s->b->seq, .y = o, .t = s->t,
            .h = c->n_heads, .d = c->head_dim, .n_seq = s->m->shape.n_seq, .win_cap = k->win.cap,
            .row_cap = k->rows.cap, .window = c->window, .group = k->ratio,
-           .k = k->ratio == 4 ? c->index_topk : 0, .scale = (float)(1 / sqrt((double)c->head_dim)));
+           .k = k->ratio == 4 ? c->index_topk : 0, .scale = (float)(1 / sqrt((double)c->head_dim)),
+           .win_layout = k->win.layout, .row_layout = k->rows.layout);
     add_rope(s, "attn_unrope", o, c->n_heads, -1);
     return o;
 }

@@ -7,8 +7,8 @@ static void add_write(const hd_site *s, const char *label, const hd_cache_pool *
                       const float *x, int32_t group)
 {
     HD_ADD(s->p, label, cache_write, .x = x, .pos = s->b->pos, .seq = s->b->seq, .pool = pool->data,
-           .t = s->t, .d = pool->width, .n_seq = s->m->shape.n_seq, .cap = pool->cap,
-           .group = group);
+           .t = s->t, .d = pool->layout.d, .n_seq = s->m->shape.n_seq, .cap = pool->cap,
+           .group = group, .layout = pool->layout);
 }
 
 /* Labels of the two compressors' steps, attention's and the indexer's. */
@@ -32,6 +32,12 @@ static float *add_projection(const hd_site *s, const hd_compression *c, bool is_
                    : HD_LINEAR(s, "comp_kv", .w = w, .x = c->x, .t = s->t);
 }
 
+/* A ring of the compressor as compress_kv reads it: pages of one f32 row. */
+static const float *ring_rows(const hd_cache_pool *ring)
+{
+    return (const float *)(const void *)ring->data;
+}
+
 /* Every token's projections go to the rings; where a token completes a group, the group is
  * pooled to one row, which takes the position of the group's first token. */
 void hd_add_compressor(const hd_site *s, const hd_compression *c)
@@ -42,14 +48,14 @@ void hd_add_compressor(const hd_site *s, const hd_compression *c)
     add_write(s, n->kv_ring, c->kv, add_projection(s, c, false), 1);
     add_write(s, n->gate_ring, c->gate, add_projection(s, c, true), 1);
     float *const row = hd_plan_room(s->p, s->t, c->head);
-    HD_ADD(s->p, n->pool, compress_kv, .kv = c->kv->data, .gate = c->gate->data, .ape = c->w->ape,
-           .pos = s->b->pos, .seq = s->b->seq, .y = row, .t = s->t, .d = c->head, .r = ratio,
-           .n_seq = s->m->shape.n_seq, .cap = c->kv->cap, .overlap = ratio == 4);
+    HD_ADD(s->p, n->pool, compress_kv, .kv = ring_rows(c->kv), .gate = ring_rows(c->gate),
+           .ape = c->w->ape, .pos = s->b->pos, .seq = s->b->seq, .y = row, .t = s->t, .d = c->head,
+           .r = ratio, .n_seq = s->m->shape.n_seq, .cap = c->kv->cap, .overlap = ratio == 4);
     hd_add_norm(s, n->norm, row, c->w->norm, s->t, c->head);
     HD_ADD(s->p, n->rope, rope_tail, .x = row, .freq = hd_site_freq(s), .pos = s->b->pos, .t = s->t,
            .h = 1, .d = c->head, .dr = cfg->rope_dim, .group = ratio, .sign = 1);
     if (c->is_index)
-        hd_add_index_rounding(s, n->hadamard, n->round, row, s->t);
+        hd_add_index_rounding(s, n->hadamard, n->round, row, s->t, true);
     else
         hd_add_row_rounding(s, n->round, row, s->t);
     add_write(s, n->rows, c->rows, row, ratio);

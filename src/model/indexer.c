@@ -15,7 +15,7 @@ int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent)
         HD_LINEAR(s, "index_q", .w = &w->wq_b, .x = q_latent, .t = s->t, .input = HD_INPUT_ROUNDED);
     HD_ADD(s->p, "index_q_rope", rope_tail, .x = q, .freq = hd_site_freq(s), .pos = s->b->pos,
            .t = s->t, .h = h, .d = d, .dr = c->rope_dim, .group = 1, .sign = 1);
-    hd_add_index_rounding(s, "index_q_hadamard", "index_q_round", q, s->t * h);
+    hd_add_index_rounding(s, "index_q_hadamard", "index_q_round", q, s->t * h, false);
     hd_add_compressor(s, &(hd_compression){.w = &w->compressor,
                                            .kv = &s->cache->index_kv,
                                            .gate = &s->cache->index_gate,
@@ -29,7 +29,7 @@ int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent)
     HD_ADD(s->p, "index_score", index_score, .q = q, .wgt = wgt, .keys = keys->data,
            .pos = s->b->pos, .seq = s->b->seq, .score = score, .t = s->t, .h = h, .d = d,
            .n_seq = s->m->shape.n_seq, .cap = keys->cap, .group = s->cache->ratio,
-           .scale = (float)(1 / sqrt((double)d * h)));
+           .scale = (float)(1 / sqrt((double)d * h)), .layout = keys->layout);
     HD_ADD(s->p, "index_topk", topk, .score = score, .pos = s->b->pos, .ids = ids, .t = s->t,
            .n = keys->cap, .k = c->index_topk, .group = s->cache->ratio);
     return ids;

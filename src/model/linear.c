@@ -66,19 +66,28 @@ void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, 
            .eps = s->m->config->rms_eps, .has_w = w != NULL);
 }
 
+/* Whether storing a row rounds it. */
+static bool is_coded(const hd_cache_pool *p)
+{
+    return p->layout.format != HD_ROW_F32 && p->layout.format != HD_ROW_BF16;
+}
+
 void hd_add_row_rounding(const hd_site *s, const char *label, float *x, int32_t rows)
 {
     const hd_config *const c = s->m->config;
-    if (s->m->act != HD_ACT_OFFICIAL) return;
+    if (s->m->act != HD_ACT_OFFICIAL || is_coded(&s->cache->win)) return;
     HD_ADD(s->p, label, quant_fp8, .x = x, .y = x, .t = rows, .k = c->head_dim, .block = ROW_BLOCK,
            .tail = c->rope_dim);
 }
 
 void hd_add_index_rounding(const hd_site *s, const char *label, const char *round_label, float *x,
-                           int32_t rows)
+                           int32_t rows, bool is_key)
 {
     int32_t const k = s->m->config->index_dim;
-    if (s->m->act != HD_ACT_OFFICIAL) return;
+    bool const    is_official = s->m->act == HD_ACT_OFFICIAL;
+    bool const    is_fp4 = is_coded(&s->cache->index_rows);
+    if (!is_official && !is_fp4) return;
     HD_ADD(s->p, label, hadamard, .x = x, .t = rows, .k = k);
+    if (!is_official || (is_key && is_fp4)) return;
     HD_ADD(s->p, round_label, quant_mxfp4, .x = x, .y = x, .t = rows, .k = k);
 }

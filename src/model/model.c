@@ -66,6 +66,14 @@ void hd_model_bind_caches(hd_model *m, hd_arena *arena)
     hd_cache_bind(&m->caches[n], &m->shape, mtp_ratio(m), arena);
 }
 
+double hd_model_token_bytes(const hd_model *m)
+{
+    int64_t bytes = 0;
+    for (int32_t l = 0; l <= m->config->n_layers; l++)
+        bytes += hd_cache_edge_bytes(&m->shape, m->caches[l].ratio);
+    return (double)bytes / HD_CACHE_EDGE;
+}
+
 void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, bool all_logits, hd_arena *arena)
 {
     const hd_config *const c = m->config;

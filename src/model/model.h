@@ -41,6 +41,8 @@ hd_act hd_model_default_act(const hd_weights *w);
 void hd_model_bind_tables(hd_model *m, hd_arena *arena);
 /* Caches of all layers, from `arena`; m->caches itself must have room. */
 void hd_model_bind_caches(hd_model *m, hd_arena *arena);
+/* Bytes of KV that one more token of context costs, an average over whole pages. */
+double hd_model_token_bytes(const hd_model *m);
 /* Buffers of a pass of at most t tokens, from `arena`. */
 void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, bool all_logits, hd_arena *arena);
 

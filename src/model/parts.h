@@ -38,11 +38,14 @@ float *hd_add_linear(const hd_site *s, const hd_linear *l);
 /* RMSNorm of rows wide d, in place; w NULL for none. */
 void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,
                  int32_t d);
-/* Rounds rows of a KV cache in place, when the mode asks for it. */
+/* Rounds rows of a KV cache in place, when the mode asks for it and the format that they are
+ * kept in does not round by itself: a row is rounded once. */
 void hd_add_row_rounding(const hd_site *s, const char *label, float *x, int32_t rows);
-/* Hadamard and FP4 rounding of indexer rows in place, when the mode asks for it. */
+/* Hadamard and FP4 rounding of indexer queries or keys in place, when the mode asks for it.
+ * Keys that are kept in FP4 need the Hadamard transform in every mode, and so their queries:
+ * dot products do not change by it. */
 void hd_add_index_rounding(const hd_site *s, const char *label, const char *round_label, float *x,
-                           int32_t rows);
+                           int32_t rows, bool is_key);
 
 /* Streams -> x -> block -> streams: opens with hc_pre and the norm, closes with hc_post. */
 typedef struct hd_mixed {

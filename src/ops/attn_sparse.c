@@ -5,9 +5,13 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     const hd_attn_sparse_args *const a = args;
     int32_t                          n = 0;
     out[n++] = HD_OPERAND(attn_sparse, q, HD_IN, HD_F32, a->t, a->h, a->d);
-    out[n++] = HD_OPERAND(attn_sparse, win, HD_IN, HD_F32, a->n_seq, a->win_cap, a->d);
+    out[n++] =
+        HD_OPERAND(attn_sparse, win, HD_IN, HD_U8, a->n_seq,
+                   hd_row_pages(&a->win_layout, a->win_cap), hd_row_page_bytes(&a->win_layout));
     if (a->group > 0)
-        out[n++] = HD_OPERAND(attn_sparse, rows, HD_IN, HD_F32, a->n_seq, a->row_cap, a->d);
+        out[n++] =
+            HD_OPERAND(attn_sparse, rows, HD_IN, HD_U8, a->n_seq,
+                       hd_row_pages(&a->row_layout, a->row_cap), hd_row_page_bytes(&a->row_layout));
     if (a->k > 0) out[n++] = HD_OPERAND(attn_sparse, ids, HD_IN, HD_I32, a->t, a->k);
     out[n++] = HD_OPERAND(attn_sparse, sink, HD_IN, HD_F32, a->h);
     out[n++] = HD_OPERAND(attn_sparse, pos, HD_IN, HD_I32, a->t);

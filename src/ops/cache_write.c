@@ -7,7 +7,8 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     out[n++] = HD_OPERAND(cache_write, x, HD_IN, HD_F32, a->t, a->d);
     out[n++] = HD_OPERAND(cache_write, pos, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(cache_write, seq, HD_IN, HD_I32, a->t);
-    out[n++] = HD_OPERAND(cache_write, pool, HD_INOUT, HD_F32, a->n_seq, a->cap, a->d);
+    out[n++] = HD_OPERAND(cache_write, pool, HD_INOUT, HD_U8, a->n_seq,
+                          hd_row_pages(&a->layout, a->cap), hd_row_page_bytes(&a->layout));
     return n;
 }
 

@@ -6,7 +6,8 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     int32_t                          n = 0;
     out[n++] = HD_OPERAND(index_score, q, HD_IN, HD_F32, a->t, a->h, a->d);
     out[n++] = HD_OPERAND(index_score, wgt, HD_IN, HD_F32, a->t, a->h);
-    out[n++] = HD_OPERAND(index_score, keys, HD_IN, HD_F32, a->n_seq, a->cap, a->d);
+    out[n++] = HD_OPERAND(index_score, keys, HD_IN, HD_U8, a->n_seq,
+                          hd_row_pages(&a->layout, a->cap), hd_row_page_bytes(&a->layout));
     out[n++] = HD_OPERAND(index_score, pos, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(index_score, seq, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(index_score, score, HD_OUT, HD_F32, a->t, a->cap);

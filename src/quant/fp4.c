@@ -5,6 +5,8 @@
 
 #include "quant/fp8.h"
 
+#define E8M0_NAN 0xFF
+
 const float hd_e2m1_table[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                  -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
@@ -81,11 +83,17 @@ void hd_mxfp4_encode(const float *x, int32_t k, uint8_t *codes, uint8_t *scales)
     for (int32_t b = 0; b < k / HD_MXFP4_BLOCK; b++) {
         const float *const block = x + b * HD_MXFP4_BLOCK;
         double const       amax = block_amax(block, HD_MXFP4_BLOCK);
+        uint8_t *const     out = codes + b * HD_MXFP4_BLOCK / 2;
         int                exponent = 0;
+        if (amax != amax) {
+            scales[b] = E8M0_NAN;
+            memset(out, 0, HD_MXFP4_BLOCK / 2);
+            continue;
+        }
         if (amax > 0) exponent = (int)log2(hd_pow2_ceil(amax / HD_E2M1_MAX));
         if (exponent < -127) exponent = -127;
         scales[b] = (uint8_t)(exponent + 127);
-        encode_block(block, ldexp(1.0, exponent), HD_MXFP4_BLOCK, codes + b * HD_MXFP4_BLOCK / 2);
+        encode_block(block, ldexp(1.0, exponent), HD_MXFP4_BLOCK, out);
     }
 }
 

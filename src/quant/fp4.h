@@ -20,7 +20,7 @@ uint8_t hd_e2m1_encode(double x);
 void hd_mxfp4_decode(const uint8_t *codes, const uint8_t *scales, int32_t k0, int32_t n,
                      double *out);
 /* Encodes a row of k elements: scale 2^ceil(log2(amax / 6)) of each block.  All finite input
- * gives finite codes; a block of zeros has scale 1. */
+ * gives finite codes; a block of zeros has scale 1, one with NaN or infinity the scale NaN. */
 void hd_mxfp4_encode(const float *x, int32_t k, uint8_t *codes, uint8_t *scales);
 /* Rounds a row in blocks of 32 as the released indexer does: s = 2^ceil(log2(max(amax,
  * 6 * 2^-126) / 6)).  y may be x; a block with NaN or infinity is copied as it is. */

@@ -3,6 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#define E4M3_NAN  0x7F
+#define E8M0_NAN  0xFF
+#define E8M0_BIAS 127
+
 #define NORMAL(s, p) \
     s 8 * (p), s 9 * (p), s 10 * (p), s 11 * (p), s 12 * (p), s 13 * (p), s 14 * (p), s 15 * (p)
 #define HALF(s)                                                                                 \
@@ -16,7 +20,7 @@ const float hd_e4m3_table[256] = {HALF(+), HALF(-)};
 
 uint8_t hd_e4m3_encode(double x)
 {
-    if (x != x) return 0x7F;
+    if (x != x) return E4M3_NAN;
     uint8_t const sign = signbit(x) ? 0x80 : 0;
     double const  a = fabs(x);
     if (a >= HD_E4M3_MAX) return (uint8_t)(sign | 0x7E);
@@ -31,7 +35,10 @@ uint8_t hd_e4m3_encode(double x)
     return (uint8_t)(sign | (code > 0x7E ? 0x7E : code));
 }
 
-float hd_e8m0_to_f32(uint8_t code) { return code == 0xFF ? NAN : ldexpf(1.0f, code - 127); }
+float hd_e8m0_to_f32(uint8_t code)
+{
+    return code == E8M0_NAN ? NAN : ldexpf(1.0f, code - E8M0_BIAS);
+}
 
 double hd_pow2_ceil(double x)
 {
@@ -51,13 +58,26 @@ static double finite_amax(const float *x, int32_t n)
     return amax;
 }
 
-void hd_fp8_round(const float *x, float *y, int32_t n)
+/* The scale of a run, NaN when it holds NaN or infinity. */
+static double run_scale(const float *x, int32_t n)
 {
     double const amax = finite_amax(x, n);
-    if (amax != amax) {
+    return amax != amax ? NAN : hd_pow2_ceil((amax > 1e-4 ? amax : 1e-4) / HD_E4M3_MAX);
+}
+
+void hd_fp8_round(const float *x, float *y, int32_t n)
+{
+    double const s = run_scale(x, n);
+    if (s != s) {
         memmove(y, x, (size_t)n * sizeof *y);
         return;
     }
-    double const s = hd_pow2_ceil((amax > 1e-4 ? amax : 1e-4) / HD_E4M3_MAX);
     for (int32_t i = 0; i < n; i++) y[i] = (float)(hd_e4m3_to_f32(hd_e4m3_encode(x[i] / s)) * s);
+}
+
+uint8_t hd_fp8_encode(const float *x, int32_t n, uint8_t *codes)
+{
+    double const s = run_scale(x, n);
+    for (int32_t i = 0; i < n; i++) codes[i] = s == s ? hd_e4m3_encode(x[i] / s) : E4M3_NAN;
+    return s == s ? (uint8_t)(ilogb(s) + E8M0_BIAS) : E8M0_NAN;
 }

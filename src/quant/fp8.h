@@ -26,6 +26,9 @@ double hd_pow2_ceil(double x);
  * s = 2^ceil(log2(max(amax, 1e-4) / 448)), y = e4m3(clamp(x / s)) * s.  y may be x.
  * A run with NaN or infinity is copied as it is, so that it can be found where it arose. */
 void hd_fp8_round(const float *x, float *y, int32_t n);
+/* The same as codes; returns the E8M0 code of s.  A run with NaN or infinity becomes NaN
+ * altogether: every code and the scale. */
+uint8_t hd_fp8_encode(const float *x, int32_t n, uint8_t *codes);
 
 HD_END_C
 #endif

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "cases.h"
+#include "kernel_rows.h"
 #include "ops/attn_sparse.h"
 
 static const struct {
@@ -14,11 +15,19 @@ static const struct {
     {4, 1, 48, 2, 5, 9, 5, 1, 3},           {3, 2, 40, 1, 1, 3, 1, 2, 0},
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_WIDTHS 33 /* rows of 1 .. 33 elements */
+#define N_EACH   (N_SHAPES - TEST_MODEL_CASES + N_WIDTHS)
 
-static void make(const test_case *c, void *args)
+/* Case i is a model's shape, then each shape and width in each format. */
+static hd_row_format format_of(int32_t i)
 {
-    hd_attn_sparse_args *const a = args;
-    int32_t const              i = c->index, tail = i - N_SHAPES;
+    static const hd_row_format models[TEST_MODEL_CASES] = {HD_ROW_F32, HD_ROW_F32, HD_ROW_FP8};
+    return i < TEST_MODEL_CASES ? models[i] : (hd_row_format)((i - TEST_MODEL_CASES) / N_EACH);
+}
+
+static void make_shape(hd_attn_sparse_args *a, int32_t i)
+{
+    int32_t const tail = i - N_SHAPES;
     if (i < N_SHAPES)
         *a = (hd_attn_sparse_args){.t = shapes[i].t,
                                    .h = shapes[i].h,
@@ -39,6 +48,19 @@ static void make(const test_case *c, void *args)
                                    .window = 1 + tail % 6,
                                    .group = 4,
                                    .k = tail % 5};
+}
+
+/* Pages as in models where the shapes are theirs, small ones elsewhere. */
+static void make(const test_case *c, void *args)
+{
+    hd_attn_sparse_args *const a = args;
+    int32_t const              at = c->index, n = TEST_MODEL_CASES;
+    make_shape(a, at < n ? at : n + (at - n) % N_EACH);
+    bool const is_model = a->window == 128;
+    a->win_layout = test_row_layout(format_of(at), a->d, is_model ? 64 : 1 + at % 4);
+    a->row_layout = a->win_layout;
+    a->row_layout.page = is_model ? 256 / a->group : 1 + at % 3;
+    a->d = a->win_layout.d;
     a->scale = (float)(1 / sqrt((double)a->d));
 }
 
@@ -77,18 +99,18 @@ static int32_t list_keys(const hd_attn_sparse_args *a, int32_t i, int32_t *key)
 
 /* Pool rows that are no token's key hold NaN.  Wide values are kept where exp still tells
  * them apart: one key then takes all the weight. */
-static void fill_pool(const hd_attn_sparse_args *a, const hd_operand *o, float *pool, test_case *c)
+static void fill_pool(const hd_attn_sparse_args *a, const hd_operand *o, void *pool, test_case *c)
 {
-    bool const    is_win = test_is(o, "win");
+    bool const                 is_win = test_is(o, "win");
+    const hd_row_layout *const l = is_win ? &a->win_layout : &a->row_layout;
     int32_t const cap = is_win ? a->win_cap : a->row_cap, base = is_win ? 0 : a->win_cap;
     int32_t       key[MAX_KEYS];
-    test_fill_nan(pool, hd_operand_count(o));
+    test_fill_pool_nan(o, pool);
     for (int32_t i = 0; i < a->t; i++) {
         int32_t const n = list_keys(a, i, key);
         for (int32_t j = 0; j < n; j++) {
             if (key[j] < base || key[j] >= base + cap) continue;
-            float *const row = pool + ((int64_t)(i % a->n_seq) * cap + key[j] - base) * a->d;
-            for (int32_t e = 0; e < a->d; e++) row[e] = test_value(c);
+            test_fill_row(l, pool, hd_row_of(l, i % a->n_seq, cap, key[j] - base), c);
         }
     }
 }
@@ -116,11 +138,13 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_floats(o, data, c);
 }
 
-static const float *key_data(const hd_attn_sparse_args *a, int32_t i, int32_t key)
+static const float *read_key(const hd_attn_sparse_args *a, int32_t i, int32_t key, float *buffer)
 {
-    int32_t const seq = i % a->n_seq;
-    if (key < a->win_cap) return a->win + ((int64_t)seq * a->win_cap + key) * a->d;
-    return a->rows + ((int64_t)seq * a->row_cap + key - a->win_cap) * a->d;
+    bool const                 is_win = key < a->win_cap;
+    const hd_row_layout *const l = is_win ? &a->win_layout : &a->row_layout;
+    int32_t const              cap = is_win ? a->win_cap : a->row_cap;
+    int64_t const row = hd_row_of(l, i % a->n_seq, cap, is_win ? key : key - a->win_cap);
+    return hd_row_read(l, is_win ? a->win : a->rows, row, buffer);
 }
 
 /* A logit is off by the error of its dot product, a weight by twice that, and the output by
@@ -133,7 +157,8 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
     int32_t const                    n = list_keys(a, i, key);
     double                           largest = 0, logit = 0;
     for (int32_t j = 0; j < n; j++) {
-        const float *const k = key_data(a, i, key[j]);
+        float              buffer[HD_ROW_MAX];
+        const float *const k = read_key(a, i, key[j], buffer);
         double             dot = 0;
         for (int32_t c = 0; c < a->d; c++) {
             dot += fabs((double)k[c] * a->q[row * a->d + c]);
@@ -145,7 +170,7 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
     for (int64_t c = 0; c < hd_operand_cols(o); c++) allowed[c] = share * largest;
 }
 
-const hd_cases hd_cases_attn_sparse = {.n = N_SHAPES + 33,
+const hd_cases hd_cases_attn_sparse = {.n = TEST_MODEL_CASES + N_EACH * HD_N_ROW_FORMATS,
                                        .patterns = TEST_FINITE & ~(1U << TEST_WIDE),
                                        .rows = offsetof(hd_attn_sparse_args, t),
                                        .make = make,

@@ -1,33 +1,46 @@
 #include <math.h>
 
 #include "cases.h"
+#include "kernel_rows.h"
 #include "ops/index_score.h"
 
 static const struct {
-    int32_t t, h, d, n_seq, cap, group;
-} shapes[] = {{1, 4, 128, 1, 64, 4}, {33, 4, 128, 1, 64, 4}, {1, 64, 128, 1, 600, 4},
-              {0, 2, 16, 1, 4, 4},   {5, 3, 64, 3, 9, 4},    {4, 1, 32, 2, 1, 128},
-              {3, 2, 48, 1, 0, 4},   {6, 2, 32, 2, 17, 1}};
+    int32_t t, h, d, n_seq, cap, group, page;
+} shapes[] = {
+    {1, 4, 128, 1, 64, 4, 64}, {33, 4, 128, 1, 64, 4, 64}, {1, 64, 128, 1, 600, 4, 64},
+    {0, 2, 16, 1, 4, 4, 4},    {5, 3, 64, 3, 9, 4, 4},     {4, 1, 32, 2, 1, 128, 64},
+    {3, 2, 48, 1, 0, 4, 64},   {6, 2, 32, 2, 17, 1, 5},
+};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_WIDTHS 33 /* rows of 1 .. 33 elements */
+#define N_EACH   (N_SHAPES - TEST_MODEL_CASES + N_WIDTHS)
+
+/* Case i is a model's shape, then each shape and width in each format. */
+static hd_row_format format_of(int32_t i)
+{
+    static const hd_row_format models[TEST_MODEL_CASES] = {HD_ROW_F32, HD_ROW_F32, HD_ROW_MXFP4};
+    return i < TEST_MODEL_CASES ? models[i] : (hd_row_format)((i - TEST_MODEL_CASES) / N_EACH);
+}
 
 static void make(const test_case *c, void *args)
 {
     hd_index_score_args *const a = args;
-    int32_t const              i = c->index;
-    if (i < N_SHAPES)
+    int32_t const              at = c->index, n = TEST_MODEL_CASES;
+    int32_t const              i = at < n ? at : n + (at - n) % N_EACH;
+    int32_t                    d = 1 + i - N_SHAPES, page = 1 + i % 7;
+    if (i < N_SHAPES) {
         *a = (hd_index_score_args){.t = shapes[i].t,
                                    .h = shapes[i].h,
-                                   .d = shapes[i].d,
                                    .n_seq = shapes[i].n_seq,
                                    .cap = shapes[i].cap,
                                    .group = shapes[i].group};
-    else
-        *a = (hd_index_score_args){.t = 2,
-                                   .h = 1 + i % 5,
-                                   .d = 1 + i - N_SHAPES,
-                                   .n_seq = 2,
-                                   .cap = 1 + (i - N_SHAPES) * 7 % 33,
-                                   .group = 4};
+        d = shapes[i].d, page = shapes[i].page;
+    } else {
+        *a = (hd_index_score_args){
+            .t = 2, .h = 1 + i % 5, .n_seq = 2, .cap = 1 + (i - N_SHAPES) * 7 % 33, .group = 4};
+    }
+    a->layout = test_row_layout(format_of(at), d, page);
+    a->d = a->layout.d;
     a->scale = (float)(1 / sqrt((double)a->d * a->h));
 }
 
@@ -41,13 +54,13 @@ static int32_t position(const hd_index_score_args *a, int32_t i)
 }
 
 /* Rows that no token of the sequence sees hold NaN. */
-static void fill_keys(const hd_index_score_args *a, const hd_operand *o, float *keys, test_case *c)
+static void fill_keys(const hd_index_score_args *a, const hd_operand *o, void *keys, test_case *c)
 {
-    test_fill_nan(keys, hd_operand_count(o));
+    test_fill_pool_nan(o, keys);
     for (int32_t i = 0; i < a->t; i++) {
         int32_t const visible = (position(a, i) + 1) / a->group;
-        float *const  part = keys + (int64_t)(i % a->n_seq) * a->cap * a->d;
-        for (int64_t e = 0; e < (int64_t)visible * a->d; e++) part[e] = test_value(c);
+        for (int32_t r = 0; r < visible; r++)
+            test_fill_row(&a->layout, keys, hd_row_of(&a->layout, i % a->n_seq, a->cap, r), c);
     }
 }
 
@@ -66,7 +79,9 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
 
 static double score_magnitude(const hd_index_score_args *a, int64_t t, int32_t r)
 {
-    const float *const key = a->keys + ((int64_t)a->seq[t] * a->cap + r) * a->d;
+    float              buffer[HD_ROW_MAX];
+    int64_t const      row = hd_row_of(&a->layout, a->seq[t], a->cap, r);
+    const float *const key = hd_row_read(&a->layout, a->keys, row, buffer);
     double             sum = 0;
     for (int32_t h = 0; h < a->h; h++) {
         const float *const q = a->q + (t * a->h + h) * a->d;
@@ -86,7 +101,7 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
         allowed[i] = i < visible ? test_sum_error(a->d + 8 * a->h) * score_magnitude(a, row, i) : 0;
 }
 
-const hd_cases hd_cases_index_score = {.n = N_SHAPES + 33,
+const hd_cases hd_cases_index_score = {.n = TEST_MODEL_CASES + N_EACH * HD_N_ROW_FORMATS,
                                        .patterns = TEST_FINITE,
                                        .rows = offsetof(hd_index_score_args, t),
                                        .make = make,

@@ -270,14 +270,19 @@ static void sums_experts(void **state)
 
 /* ---- caches and attention ---- */
 
+static hd_row_layout f32_rows(int32_t d)
+{
+    return (hd_row_layout){.format = HD_ROW_F32, .d = d, .page = 1};
+}
+
 static void writes_rings_and_groups(void **state)
 {
     float const   x[] = {1, 2, 3, 4};
     int32_t const pos[] = {4, 5, 6, 7}, seq[] = {0, 0, 0, 0};
     float         pool[3] = {-1, -1, -1};
     (void)state;
-    hd_cache_write_args a = {.x = x, .pos = pos, .seq = seq, .pool = pool};
-    a.t = 3, a.d = 1, a.n_seq = 1, a.cap = 3, a.group = 1;
+    hd_cache_write_args a = {.x = x, .pos = pos, .seq = seq, .pool = (uint8_t *)pool};
+    a.t = 3, a.d = 1, a.n_seq = 1, a.cap = 3, a.group = 1, a.layout = f32_rows(1);
     hd_cache_write_ref(&a, NULL);
     assert_close(pool, (const double[]){3, 1, 2}, 3, 0);
     a.t = 4, a.group = 4; /* only position 7 completes a group: row 1 */
@@ -306,9 +311,9 @@ static void scores_visible_rows(void **state)
     int32_t const pos[] = {8}, seq[] = {0};
     float         score[3];
     (void)state;
-    hd_index_score_args a = {
-        .q = q, .wgt = wgt, .keys = keys, .pos = pos, .seq = seq, .score = score};
+    hd_index_score_args a = {.q = q, .wgt = wgt, .pos = pos, .seq = seq, .score = score};
     a.t = 1, a.h = 2, a.d = 2, a.n_seq = 1, a.cap = 3, a.group = 4, a.scale = 0.5f;
+    a.keys = (const uint8_t *)keys, a.layout = f32_rows(2);
     hd_index_score_ref(&a, NULL);
     assert_close(score, (const double[]){2.5, 1.5, 0}, 3, 0);
 }
@@ -345,8 +350,9 @@ static hd_attn_sparse_args small_attention(const float *q, const float *win, con
                                            const int32_t *pos, float *y)
 {
     static const int32_t seq[] = {0};
-    hd_attn_sparse_args  a = {.q = q, .win = win, .sink = sink, .pos = pos, .seq = seq, .y = y};
+    hd_attn_sparse_args  a = {.q = q, .sink = sink, .pos = pos, .seq = seq, .y = y};
     a.t = 1, a.h = 1, a.d = 2, a.n_seq = 1, a.win_cap = 3, a.window = 2, a.scale = 1;
+    a.win = (const uint8_t *)win, a.win_layout = f32_rows(2);
     return a;
 }
 
@@ -382,7 +388,8 @@ static void attends_to_listed_rows(void **state)
     float         y[2];
     (void)state;
     hd_attn_sparse_args a = small_attention(q, win, sink, pos, y);
-    a.rows = rows, a.ids = ids, a.k = 3, a.group = 2, a.row_cap = 2;
+    a.rows = (const uint8_t *)rows, a.row_layout = f32_rows(2);
+    a.ids = ids, a.k = 3, a.group = 2, a.row_cap = 2;
     hd_attn_sparse_ref(&a, NULL);
     assert_close(y, (const double[]){4, 5}, 2, 1e-6);
 }

@@ -2,7 +2,9 @@
 
 static double score_row(const hd_index_score_args *a, int32_t t, int32_t r)
 {
-    const float *const key = a->keys + ((int64_t)a->seq[t] * a->cap + r) * a->d;
+    float              buffer[HD_ROW_MAX];
+    int64_t const      row = hd_row_of(&a->layout, a->seq[t], a->cap, r);
+    const float *const key = hd_row_read(&a->layout, a->keys, row, buffer);
     double             score = 0;
     for (int32_t h = 0; h < a->h; h++) {
         const float *const q = a->q + ((int64_t)t * a->h + h) * a->d;
@@ -15,8 +17,8 @@ static double score_row(const hd_index_score_args *a, int32_t t, int32_t r)
 
 bool hd_index_score_ref_supports(const void *args)
 {
-    (void)args;
-    return true;
+    const hd_index_score_args *const a = args;
+    return hd_row_is_valid(&a->layout) && a->layout.d == a->d;
 }
 
 hd_status hd_index_score_ref(const void *args, hd_stream *stream)
