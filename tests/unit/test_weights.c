@@ -864,8 +864,8 @@ static void test_short_memory(void **state)
     static const uint16_t brain[2] = {0x3FC0, 0xC000};
     const made_tensor     made[] = {
             VECTOR("v", HD_ST_BF16, 2, brain), MATRIX("i", HD_ST_I64, 1, 2, NULL),
-            MATRIX("m.weight", HD_ST_F16, 1, 2, NULL), MATRIX("q.weight", HD_ST_F8_E4M3, 1, 2, NULL),
-            MATRIX("q.scale", HD_ST_F32, 1, 1, &one)};
+            MATRIX("m.weight", HD_ST_F16, 1, 2, NULL), MATRIX("q.scale", HD_ST_F32, 1, 1, &one),
+            MATRIX("q.weight", HD_ST_F8_E4M3, 1, 2, NULL)};
     static const char *const names[] = {"v", "i", "m.weight", "q.scale"};
     for (int i = 0; i < 4; i++) {
         fixture        f;
