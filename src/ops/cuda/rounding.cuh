@@ -18,6 +18,12 @@ static __device__ __forceinline__ double hd_pow2_ceil_cuda(double x)
     return hd_pow2_floor_cuda(__longlong_as_double(__double_as_longlong(x) + 0xfffffffffffffLL));
 }
 
+/* e for x = 2^e, or the one below; for normal x > 0. */
+static __device__ __forceinline__ int32_t hd_exponent_of(double x)
+{
+    return (int32_t)(__double_as_longlong(x) >> 52) - 1023;
+}
+
 /* The multiple of `step`, a power of two, nearest to a, ties to the even one; 0 <= a < 2^50 step:
  * the large number added leaves no bits below the step. */
 static __device__ __forceinline__ double hd_round_to_step(double a, double step)
