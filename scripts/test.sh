@@ -150,7 +150,7 @@ run_plain()
     run_python
     run_cli build
     run_tests build/clang 300 unit
-    run_tests build 1800 model
+    run_tests build 2400 model
 }
 
 run_sanitized()
@@ -159,7 +159,7 @@ run_sanitized()
     run_kernels build/san
     run_fuzz build/san
     run_cli build/san
-    run_tests build/san 1800 model
+    run_tests build/san 2400 model
 }
 
 # Two lanes, because most programs use one core.
