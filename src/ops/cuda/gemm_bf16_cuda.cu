@@ -1,0 +1,14 @@
+#include "rows_dot.cuh"
+
+/* gemm_bf16 on any GPU: see rows_dot.cuh. */
+
+bool hd_gemm_bf16_cuda_supports(const void *args)
+{
+    (void)args;
+    return true;
+}
+
+hd_status hd_gemm_bf16_cuda(const void *args, hd_stream *stream)
+{
+    return hd_launch_gemm<HD_W_BF16>(args, stream);
+}

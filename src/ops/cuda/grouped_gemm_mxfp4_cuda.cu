@@ -1,0 +1,14 @@
+#include "rows_dot.cuh"
+
+/* grouped_gemm_mxfp4 on any GPU: see rows_dot.cuh. */
+
+bool hd_grouped_gemm_mxfp4_cuda_supports(const void *args)
+{
+    (void)args;
+    return true;
+}
+
+hd_status hd_grouped_gemm_mxfp4_cuda(const void *args, hd_stream *stream)
+{
+    return hd_launch_grouped_gemm<HD_W_MXFP4>(args, stream);
+}
