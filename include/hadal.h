@@ -136,8 +136,8 @@ typedef enum hd_think {
 
 /* Renders a Chat Completions request: an object with `messages` and optionally `tools`,
  * `tool_choice`, `response_format`, `thinking`, `reasoning_effort`; other members are not
- * looked at.  A last assistant message with `prefix` true is continued, else a generation
- * prompt ends the text.  GA_API and V41_API refuse what the service refuses; GA and PREVIEW
+ * looked at.  A last assistant message with `prefix` true is continued, as with
+ * `continue_final_message` true beside `messages`, else a generation prompt ends the text.  GA_API and V41_API refuse what the service refuses; GA and PREVIEW
  * take what can be understood: a bare list of messages, `developer` for `system`, missing
  * content, arguments that are an object, calls without results.
  * returns  HD_ERR_FORMAT with the path of the offending value; HD_ERR_UNSUPPORTED          */

@@ -21,14 +21,14 @@ typedef struct hd_chat_rules {
     bool        is_service;
     const char *efforts[HD_THINK_ASKED];    /* prefix of the prompt; NULL: no word for it        */
     const char *calls, *invoke, *parameter; /* names of DSML tags, as they stand behind ｜DSML｜ */
-    bool        closes_tight;   /* no blank line in a call without arguments                  */
-    bool        sorts_calls;    /* calls and their results go by id, not as they came         */
-    bool        gathers_system; /* system messages go to the front, as one                    */
-    const char *system_token;   /* in front of each system message; NULL: none                */
-    const char *image_token;    /* in place of an image; NULL: none                           */
-    const char *image_text;     /* the same as plain text; without both images are refused    */
-    const char *json_only;      /* what response_format json_object says; NULL: as a schema   */
-    hd_spelling spelling;       /* of numbers */
+    bool        closes_tight; /* no blank line in a call without arguments                  */
+    bool        sorts_calls;  /* calls and their results go by id, not as they came         */
+    bool        gathers; /* system messages go to the front, as one; user texts become one, too */
+    const char *system_token; /* in front of each system message; NULL: none                */
+    const char *image_token;  /* in place of an image; NULL: none                           */
+    const char *image_text;   /* the same as plain text; without both images are refused    */
+    const char *json_only;    /* what response_format json_object says; NULL: as a schema   */
+    hd_spelling spelling;     /* of numbers */
 } hd_chat_rules;
 
 /* NULL when there is no such dialect. */

@@ -13,6 +13,7 @@ typedef struct hd_chat_body {
     const hd_chat_rules *rules;
     hd_error            *err;
     bool                 is_thinking;
+    bool                 continues; /* the last answer, as `prefix` on it would say */
     bool                 must_call; /* the answer is to begin with a call              */
     json_object         *continued; /* owned; a last answer to go on with, NULL: none  */
     char                 path[128]; /* of the value being read, for error messages     */

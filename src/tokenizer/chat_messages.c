@@ -279,7 +279,7 @@ static hd_status read_prefix(hd_chat_body *b, bool *out, const json_object *sour
     const json_object *const v = hd_json_member(source, "prefix");
     size_t const             length = hd_body_enter(b, "prefix");
     if (v && !json_object_is_type(v, json_type_boolean)) return hd_body_fail(b, v, "true or false");
-    *out = json_object_get_boolean(v);
+    *out = json_object_get_boolean(v) || (is_last && b->continues);
     if (*out && !is_last)
         HD_FAIL(b->err, HD_ERR_FORMAT, "%s: only the last message can be continued", b->path);
     if (*out && hd_python_is_true(hd_json_member(source, "tool_calls")))
@@ -295,14 +295,22 @@ static hd_status convert_message(hd_chat_body *b, json_object *messages, const j
     bool        is_prefix = false;
     if (!json_object_is_type(source, json_type_object)) return hd_body_fail(b, source, "an object");
     HD_TRY(read_role(b, &role_name, source));
-    if (strcmp(role_name, "assistant") == 0) HD_TRY(read_prefix(b, &is_prefix, source, is_last));
+    if (strcmp(role_name, "assistant") == 0)
+        HD_TRY(read_prefix(b, &is_prefix, source, is_last));
+    else if (is_last && b->continues)
+        HD_FAIL(b->err, HD_ERR_FORMAT, "continue_final_message: %s is no answer", b->path);
     json_object *const message = json_object_new_object();
     if (is_prefix && message)
         b->continued = message;
     else
         HD_TRY(hd_body_append(b, messages, message));
     HD_TRY(hd_body_put(b, message, "role", json_object_new_string(role_name)));
-    return convert_content(b, message, source, role_name);
+    HD_TRY(convert_content(b, message, source, role_name));
+    /* A system message of V4.1 is a turn of its own, which an empty one is not. */
+    bool const is_empty = !hd_python_is_true(hd_json_member(message, "content"));
+    if (b->rules->system_token && is_empty && strcmp(role_name, "system") == 0)
+        json_object_array_del_idx(messages, json_object_array_length(messages) - 1, 1);
+    return HD_OK;
 }
 
 /* ---- calls and their results ---- */

@@ -113,17 +113,12 @@ static hd_status read_choice(hd_chat_body *b, json_object *tools, const json_obj
     const json_object *const name = hd_json_member(hd_json_member(choice, "function"), "name");
     bool const               is_named =
         hd_json_equals(hd_json_member(choice, "type"), "function") && hd_json_text(name, NULL);
-    bool const is_none = hd_json_equals(choice, "none");
-    if (choice && !is_none && !is_named && !hd_json_equals(choice, "auto") &&
+    if (choice && !hd_json_equals(choice, "none") && !is_named && !hd_json_equals(choice, "auto") &&
         !hd_json_equals(choice, "required"))
         HD_FAIL(b->err, HD_ERR_FORMAT,
                 "tool_choice: none of \"none\", \"auto\", \"required\" and a function");
     size_t const n = json_object_array_length(tools);
     if (n == 0 || !choice || hd_json_equals(choice, "auto")) return HD_OK;
-    if (is_none) {
-        json_object_array_del_idx(tools, 0, n);
-        return HD_OK;
-    }
     /* Reasoning comes first, and only then the call. */
     if (b->is_thinking)
         HD_FAIL(b->err, HD_ERR_FORMAT, "tool_choice: a call cannot be forced with thinking on");
@@ -156,13 +151,14 @@ static bool says_json(const json_object *content)
 }
 
 /* A model that is made to write JSON and was not told so may write blanks without end. */
-static hd_status check_json_word(const hd_chat_body *b, const json_object *messages)
+static hd_status check_json_object(const hd_chat_body *b, const json_object *messages)
 {
     size_t const n = json_object_array_length(messages);
+    if (b->continued)
+        HD_FAIL(b->err, HD_ERR_FORMAT, "response_format: json_object, but an answer is continued");
     for (size_t i = 0; i < n; i++)
         if (says_json(hd_json_member(json_object_array_get_idx(messages, i), "content")))
             return HD_OK;
-    if (says_json(hd_json_member(b->continued, "content"))) return HD_OK;
     HD_FAIL(b->err, HD_ERR_FORMAT,
             "response_format: json_object, but no message has the word \"json\"");
 }
@@ -178,7 +174,7 @@ static hd_status read_format(hd_chat_body *b, const json_object **out, const jso
     size_t const length = hd_body_enter(b, "response_format");
     if (!json_object_is_type(format, json_type_object)) return hd_body_fail(b, format, "an object");
     if (hd_json_equals(type, "json_object")) {
-        if (b->rules->is_service) HD_TRY(check_json_word(b, messages));
+        if (b->rules->is_service) HD_TRY(check_json_object(b, messages));
         *out = format;
     } else if (hd_json_equals(type, "json_schema")) {
         const json_object *const schema =
@@ -202,31 +198,69 @@ static bool is_system(const json_object *message)
     return hd_json_equals(hd_json_member(message, "role"), "system");
 }
 
-/* The texts of all system messages that have one, with blank lines between them. */
+static bool is_user(const json_object *message)
+{
+    return hd_json_equals(hd_json_member(message, "role"), "user");
+}
+
+/* Adds a text, with a blank line between it and one in front of it; empty ones leave none. */
+static void add_text(hd_buffer *out, const json_object *text)
+{
+    size_t            bytes = 0;
+    const char *const s = hd_json_text(text, &bytes);
+    if (bytes && out->used) hd_buffer_text(out, "\n\n");
+    hd_buffer_add(out, s, bytes);
+}
+
+/* Frees the text. */
+static json_object *take_text(hd_buffer *text)
+{
+    json_object *out = NULL;
+    if (!text->failed && text->used <= INT32_MAX)
+        out = json_object_new_string_len(text->data ? text->data : "", (int)text->used);
+    hd_buffer_free(text);
+    return out;
+}
+
+static json_object *join_texts(const json_object *first, const json_object *second)
+{
+    hd_buffer text = {0};
+    add_text(&text, first);
+    add_text(&text, second);
+    return take_text(&text);
+}
+
 static json_object *join_systems(const json_object *messages)
 {
     hd_buffer    text = {0};
-    json_object *out = NULL;
     size_t const n = json_object_array_length(messages);
     for (size_t i = 0; i < n; i++) {
         const json_object *const m = json_object_array_get_idx(messages, i);
-        size_t                   bytes = 0;
-        const char *const        s = hd_json_text(hd_json_member(m, "content"), &bytes);
-        if (!is_system(m) || bytes == 0) continue;
-        if (text.used) hd_buffer_text(&text, "\n\n");
-        hd_buffer_add(&text, s, bytes);
+        if (is_system(m)) add_text(&text, hd_json_member(m, "content"));
     }
-    if (!text.failed && text.used <= INT32_MAX)
-        out = json_object_new_string_len(text.data ? text.data : "", (int)text.used);
-    hd_buffer_free(&text);
-    return out;
+    return take_text(&text);
+}
+
+/* Adds a message; V4 makes one of user texts that follow each other, empty ones left out. */
+static hd_status add_gathered(const hd_chat_body *b, json_object *list, const json_object *message)
+{
+    size_t const             n = json_object_array_length(list);
+    json_object *const       last = n ? json_object_array_get_idx(list, n - 1) : NULL;
+    const json_object *const new_text = hd_json_member(message, "content");
+    const json_object *const old_text = hd_json_member(last, "content");
+    if (is_system(message)) return HD_OK;
+    if (!is_user(message) || !is_user(last)) return hd_body_append(b, list, hd_body_share(message));
+    if (!hd_python_is_true(new_text)) return HD_OK;
+    json_object *text = hd_python_is_true(old_text) ? NULL : hd_body_share(new_text);
+    if (!text) text = join_texts(old_text, new_text);
+    return hd_body_put(b, last, "content", text);
 }
 
 /* A list that begins with a new system message; the old ones are in it or follow.
  * owns     *out is the caller's, also after a failure */
 static hd_status prepend_system(hd_chat_body *b, json_object **out, const json_object *messages)
 {
-    bool const         gathers = b->rules->gathers_system;
+    bool const         gathers = b->rules->gathers;
     json_object *const system = json_object_new_object();
     *out = json_object_new_array();
     if (!*out) {
@@ -239,7 +273,7 @@ static hd_status prepend_system(hd_chat_body *b, json_object **out, const json_o
     size_t const n = json_object_array_length(messages);
     for (size_t i = 0; i < n; i++) {
         const json_object *const m = json_object_array_get_idx(messages, i);
-        if (!gathers || !is_system(m)) HD_TRY(hd_body_append(b, *out, hd_body_share(m)));
+        HD_TRY(gathers ? add_gathered(b, *out, m) : hd_body_append(b, *out, hd_body_share(m)));
     }
     return HD_OK;
 }
@@ -250,7 +284,7 @@ static hd_status find_system(hd_chat_body *b, json_object **out, json_object *ar
 {
     json_object *messages = NULL;
     json_object_object_get_ex(arguments, "messages", &messages);
-    size_t const n = b->rules->gathers_system ? 0 : json_object_array_length(messages);
+    size_t const n = b->rules->gathers ? 0 : json_object_array_length(messages);
     for (size_t i = 0; i < n && (i == 0 || !b->rules->system_token); i++) {
         *out = json_object_array_get_idx(messages, i);
         if (is_system(*out)) return HD_OK;
@@ -269,7 +303,7 @@ static hd_status put_offers(hd_chat_body *b, json_object *arguments, json_object
                             const json_object *format)
 {
     bool const   has_tools = json_object_array_length(tools) > 0;
-    bool const   opens = b->rules->gathers_system || (b->rules->system_token && b->is_thinking);
+    bool const   opens = b->rules->gathers || (b->rules->system_token && b->is_thinking);
     json_object *system = NULL;
     if (!has_tools && !format && !opens) return HD_OK;
     HD_TRY(find_system(b, &system, arguments));
@@ -280,16 +314,32 @@ static hd_status put_offers(hd_chat_body *b, json_object *arguments, json_object
     return hd_body_put(b, system, is_word ? "json_only" : "response_format", hd_body_share(format));
 }
 
+/* The service continues an answer only where nothing has to do with tools. */
+static hd_status check_continued(const hd_chat_body *b, const json_object *messages,
+                                 const json_object *tools)
+{
+    bool         has_tools = hd_python_is_true(tools);
+    size_t const n = json_object_array_length(messages);
+    if (!b->continued || !b->rules->is_service) return HD_OK;
+    for (size_t i = 0; i < n && !has_tools; i++)
+        has_tools = hd_json_member(json_object_array_get_idx(messages, i), "tool_calls");
+    if (has_tools) HD_FAIL(b->err, HD_ERR_FORMAT, "prefix: not together with tools or calls");
+    return HD_OK;
+}
+
 hd_status hd_body_add_offers(hd_chat_body *b, json_object *arguments, const json_object *root)
 {
+    const json_object *const messages = hd_json_member(arguments, "messages");
     const json_object *const list = hd_json_member(root, "tools");
+    const json_object *const choice = hd_json_member(root, "tool_choice");
+    bool const               is_off = hd_json_equals(choice, "none"); /* not looked at, too */
     const json_object       *format = NULL;
     json_object *const       tools = json_object_new_array();
     hd_status                status = tools ? HD_OK : hd_body_fail_memory(b);
-    if (status == HD_OK && list) status = convert_tools(b, tools, list);
-    if (status == HD_OK) status = read_choice(b, tools, hd_json_member(root, "tool_choice"));
-    if (status == HD_OK)
-        status = read_format(b, &format, root, hd_json_member(arguments, "messages"));
+    if (status == HD_OK) status = check_continued(b, messages, list);
+    if (status == HD_OK && list && !is_off) status = convert_tools(b, tools, list);
+    if (status == HD_OK) status = read_choice(b, tools, choice);
+    if (status == HD_OK) status = read_format(b, &format, root, messages);
     if (status == HD_OK) status = put_offers(b, arguments, tools, format);
     json_object_put(tools);
     return status;

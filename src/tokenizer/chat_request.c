@@ -37,7 +37,7 @@ static hd_status read_think(hd_chat_body *b, hd_think *out, const json_object *r
     enum { ADAPTIVE, ENABLED, DISABLED };
     static const char *const words[] = {"adaptive", "enabled", "disabled", NULL};
     const json_object *const v = hd_json_member(root, "thinking");
-    int                      type = ADAPTIVE;
+    int                      type = ENABLED;
     hd_think                 effort;
     if (*out != HD_THINK_ASKED) return HD_OK;
     HD_TRY(read_effort(b, &effort, root));
@@ -46,10 +46,9 @@ static hd_status read_think(hd_chat_body *b, hd_think *out, const json_object *r
     hd_body_enter(b, "type");
     if (v) HD_TRY(read_word(b, hd_json_member(v, "type"), words, &type));
     hd_body_leave(b, length);
-    bool const is_forced = type == ENABLED && effort == HD_THINK_OFF;
-    *out = type == DISABLED                        ? HD_THINK_OFF
-           : effort == HD_THINK_ASKED || is_forced ? HD_THINK_HIGH
-                                                   : effort;
+    bool const has_effort = effort != HD_THINK_ASKED && !(v && effort == HD_THINK_OFF);
+    *out = has_effort ? effort : HD_THINK_HIGH;
+    if (type == DISABLED) *out = HD_THINK_OFF;
     return HD_OK;
 }
 
@@ -65,6 +64,29 @@ static hd_status set_thinking(hd_chat_body *b, json_object *arguments, hd_think 
 }
 
 /* ---- the beginning of the answer ---- */
+
+static hd_status read_flag(hd_chat_body *b, bool *out, const json_object *root, const char *name)
+{
+    const json_object *const v = hd_json_member(root, name);
+    if (!v) return HD_OK;
+    size_t const length = hd_body_enter(b, name);
+    if (!json_object_is_type(v, json_type_boolean)) return hd_body_fail(b, v, "true or false");
+    *out = json_object_get_boolean(v);
+    hd_body_leave(b, length);
+    return HD_OK;
+}
+
+/* Words of other servers for the same wish; a flag that was not heeded would garble the text. */
+static hd_status read_flags(hd_chat_body *b, const json_object *root)
+{
+    bool opens = true;
+    HD_TRY(read_flag(b, &b->continues, root, "continue_final_message"));
+    HD_TRY(read_flag(b, &opens, root, "add_generation_prompt"));
+    if (!opens && !b->continues)
+        HD_FAIL(b->err, HD_ERR_UNSUPPORTED,
+                "add_generation_prompt: without one only continue_final_message has an answer");
+    return HD_OK;
+}
 
 static void write_member(hd_prompt_text *out, const json_object *v, const char *name, size_t *bytes)
 {
@@ -125,6 +147,7 @@ static hd_status convert(hd_chat_body *b, json_object *arguments, const json_obj
     HD_TRY(check_body(b, root));
     HD_TRY(read_think(b, &think, root));
     HD_TRY(set_thinking(b, arguments, think));
+    HD_TRY(read_flags(b, root));
     HD_TRY(hd_body_convert_messages(b, messages, list));
     HD_TRY(hd_body_add_offers(b, arguments, root));
     if (b->continued && b->must_call)
@@ -140,9 +163,6 @@ static hd_status render(hd_chat_body *b, hd_prompt_text *text, const json_object
     if (!arguments) return hd_body_fail_memory(b);
     hd_status status = convert(b, arguments, root, think);
     if (status == HD_OK) status = hd_chat_render(text, arguments, b->rules, &is_open, b->err);
-    if (status == HD_OK && text->has_tools && b->continued && b->rules->is_service)
-        status = hd_error_set(b->err, HD_ERR_FORMAT, -1,
-                              "tools: not together with an answer to be continued");
     if (status == HD_OK) open_answer(b, text, is_open);
     json_object_put(arguments);
     json_object_put(b->continued);

@@ -44,7 +44,7 @@ static const hd_chat_rules ga_api = {
     .parameter = "parameter",
     .closes_tight = true,
     .sorts_calls = true,
-    .gathers_system = true,
+    .gathers = true,
     .image_text = "[Unsupported Image]",
     .json_only = "\n\nYou are a helpful assistant designed to output JSON.\n## Response Format:\n\n"
                  "Reply with JSON object ONLY.",
