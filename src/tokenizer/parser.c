@@ -67,8 +67,8 @@ void hd_parser_step(hd_parser *p, unsigned char symbol)
     if (hd_parser_is_done(p) || p->is_short_of_memory) return;
     if (symbol == HD_SYMBOL_EOS) {
         p->has_eos = true;
-    } else if (symbol == HD_SYMBOL_THINK_END && p->is_reasoning) {
-        hd_parser_end_reasoning(p);
+    } else if (p->has_late_end || (symbol == HD_SYMBOL_THINK_END && p->is_reasoning)) {
+        hd_parser_step_think_end(p, symbol);
     } else if (p->state == HD_IN_TEXT) {
         hd_parser_step_text(p, symbol);
     } else if (p->state == HD_IN_UNPARSED) {

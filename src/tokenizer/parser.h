@@ -58,6 +58,7 @@ struct hd_parser {
     /* parser_text.c */
     hd_parser_state state;
     bool            is_reasoning;
+    bool            has_late_end;   /* </think> came behind a complete block (parser_block.c)  */
     bool            ignores_blocks; /* a malformed one came: the reasoning is text to its end */
     int32_t         n_newlines;     /* held: 0..2 newlines                                    */
     int32_t         n_bracket;      /* held behind them: 1 "<", 2 "</"                        */
@@ -103,6 +104,8 @@ void hd_parser_begin_close(hd_parser *p);
 void hd_parser_fail_block(hd_parser *p);
 /* The same at </think>: what was held is reasoning, and content begins. */
 void hd_parser_end_reasoning(hd_parser *p);
+/* </think> in reasoning, and white space behind it while it may be late. */
+void hd_parser_step_think_end(hd_parser *p, unsigned char symbol);
 /* The end of the output: decides about everything held.  `rest` [bytes] is the beginning of
  * a marker that never came. */
 void hd_parser_end_block(hd_parser *p, const char *rest, size_t bytes);

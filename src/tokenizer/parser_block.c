@@ -396,15 +396,44 @@ static void read_again(hd_parser *p)
     hd_parser_end_block(p, NULL, 0);
 }
 
+/* Whether the reasoning ends with a block that would count if the output ended here. */
+static bool is_complete(const hd_parser *p)
+{
+    bool const is_closed = p->state == HD_AFTER_BLOCK || (p->state == HD_BETWEEN_CALLS &&
+                                                          p->n_wrappers == 0 && p->n_bracket == 0);
+    return is_closed && p->has_call && !p->has_opener;
+}
+
 static void end_in_reasoning(hd_parser *p)
 {
-    bool const is_complete =
-        p->state == HD_AFTER_BLOCK ||
-        (p->state == HD_BETWEEN_CALLS && p->n_wrappers == 0 && p->n_bracket == 0);
-    if (is_complete && p->has_call && !p->has_opener)
+    p->has_late_end = false;
+    if (is_complete(p))
         read_again(p);
     else
         hd_parser_fail_block(p);
+}
+
+/* Behind a complete block </think> may be late: the model called and only then ended its
+ * reasoning.  So it counts as white space until something else follows; `word` holds the
+ * white space that then begins the content. */
+void hd_parser_step_think_end(hd_parser *p, unsigned char symbol)
+{
+    if (!p->has_late_end && is_complete(p)) {
+        p->has_late_end = true;
+        hd_buffer_clear(&p->word);
+    } else if (!p->has_late_end) {
+        hd_parser_end_reasoning(p);
+    } else if (hd_parser_is_space(symbol)) {
+        add_to_word(p, symbol);
+    } else if (symbol != HD_SYMBOL_THINK && symbol != HD_SYMBOL_THINK_END) {
+        hd_buffer space = p->word;
+        p->word = (hd_buffer){0};
+        p->has_late_end = false;
+        hd_parser_end_reasoning(p);
+        for (size_t i = 0; i < space.used; i++) hd_parser_step(p, (unsigned char)space.data[i]);
+        hd_buffer_free(&space);
+        hd_parser_step(p, symbol);
+    }
 }
 
 void hd_parser_end_block(hd_parser *p, const char *rest, size_t bytes)

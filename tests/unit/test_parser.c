@@ -230,8 +230,8 @@ static void check_row(row *r)
     check_fed(r, feed_whole, 0, "whole");
     check_fed(r, feed_fixed, 1, "byte by byte");
     check_fed(r, feed_fixed, 7, "seven bytes each");
-    for (size_t i = 1; i < r->bytes && r->bytes < 1500; i++) check_fed(r, feed_split, i, "split");
-    for (int i = 0; i < 40; i++) check_fed(r, feed_random, 0, "random pieces");
+    for (size_t i = 1; i < r->bytes; i++) check_fed(r, feed_split, i, "split");
+    for (int i = 0; i < 200; i++) check_fed(r, feed_random, 0, "random pieces");
     if (ends_in_marker(r)) return;
     check_tokens(r, 1);
     check_tokens(r, 4);
@@ -409,6 +409,104 @@ static void says_when_it_is_done(void **state)
     free_answer(&a);
 }
 
+#define ROOM             "<｜DSML｜parameter name=\"room\" string=\"true\">hall</｜DSML｜parameter>\n"
+#define LEVEL            "<｜DSML｜parameter name=\"level\" string=\"false\">3</｜DSML｜parameter>\n"
+#define INVOKE           "<｜DSML｜invoke name=\"set_lamp\">\n" ROOM LEVEL "</｜DSML｜invoke>\n"
+#define OPEN             "<｜DSML｜tool_calls>\n"
+#define CLOSE            "</｜DSML｜tool_calls>"
+#define HALL             "set_lamp\x1f{\"room\": \"hall\", \"level\": 3}\x1e"
+#define WITH(parameters) OPEN "<｜DSML｜invoke name=\"f\">\n" parameters "</｜DSML｜invoke>\n" CLOSE
+#define VALUE(string, value) \
+    WITH("<｜DSML｜parameter name=\"v\" string=\"" string "\">" value "</｜DSML｜parameter>\n")
+#define F(arguments) "f\x1f" arguments "\x1e"
+#define EOS          "<｜end▁of▁sentence｜>"
+
+/* Faults of other servers, as they were reported in public: the text, and what must become of
+ * it however it is cut.  Where a report asks for more than the rows above allow, the rows
+ * rule: attributes in another order are no parameter, bytes that are no JSON become a string,
+ * and a begin-of-sentence in the output, which sampling is to prevent, stays visible.
+ * Not here, because no parser can tell or do it: arguments wrapped in a needless "arguments"
+ * (it takes the schema of the tool), arguments streamed while they are written (an invoke is
+ * held back until it is closed), an answer that ends with nothing, several endpoints with one
+ * result, and what is drawn greedily inside a call. */
+static const struct fault {
+    const char *name, *text, *reasoning, *content, *calls, *unparsed;
+    bool        is_reasoning;
+} faults[] = {
+    {"opening wrapper missing", INVOKE CLOSE EOS, "", "", HALL, "", false},
+    {"no wrapper at all", INVOKE EOS, "", "", HALL, "", false},
+    {"wrapper misspelt", "<｜DSML｜toolcalls>\n" INVOKE CLOSE EOS, "", "", HALL, "", false},
+    {"wrapper of the model before",
+     "<｜DSML｜function_calls>\n" INVOKE "</｜DSML｜function_calls>" EOS, "", "", HALL, "", false},
+    {"</think> after the call", "Check first\n\n" OPEN INVOKE CLOSE "</think>", "Check first", "",
+     HALL, "", true},
+    {"</think> and space after the call", "Check\n\n" OPEN INVOKE CLOSE "\n</think>\n\n" EOS,
+     "Check", "", HALL, "", true},
+    {"a quoted call, then an answer", "See\n\n" OPEN INVOKE CLOSE "</think>\n\nNo.<" EOS,
+     "See\n\n" OPEN INVOKE CLOSE, "\n\nNo.<", "", "", true},
+    {"value that ends in >&1", VALUE("true", "lampctl --probe 2>&1"), "", "",
+     F("{\"v\": \"lampctl --probe 2>&1\"}"), "", false},
+    {"value with <", VALUE("true", "a<b"), "", "", F("{\"v\": \"a<b\"}"), "", false},
+    {"value </", VALUE("true", "</"), "", "", F("{\"v\": \"</\"}"), "", false},
+    {"value that ends in <", VALUE("true", "a<"), "", "", F("{\"v\": \"a<\"}"), "", false},
+    {"cut inside a value", OPEN "<｜DSML｜invoke name=\"set_lamp\">\n" ROOM "<｜DSML｜param" EOS,
+     "", "", "", OPEN "<｜DSML｜invoke name=\"set_lamp\">\n" ROOM "<｜DSML｜param", false},
+    {"outer closer missing", OPEN INVOKE EOS, "", "", HALL, "", false},
+    {"another closer", OPEN "<｜DSML｜invoke name=\"set_lamp\">\n" ROOM "</function>" EOS, "", "",
+     "", OPEN "<｜DSML｜invoke name=\"set_lamp\">\n" ROOM "</function>", false},
+    {"nested array", VALUE("false", "[[1,{\"k\":\"v\"}],[2,{\"k\":\"w\"}]]"), "", "",
+     F("{\"v\": [[1,{\"k\":\"v\"}],[2,{\"k\":\"w\"}]]}"), "", false},
+    {"nested array, malformed", VALUE("false", "[[1,{\"k\":}]]"), "", "",
+     F("{\"v\": \"[[1,{\\\"k\\\":}]]\"}"), "", false},
+    {"bad JSON", VALUE("false", "3,"), "", "", F("{\"v\": \"3,\"}"), "", false},
+    {"two calls", OPEN INVOKE INVOKE CLOSE EOS, "", "", HALL HALL, "", false},
+    {"two calls, one broken", OPEN INVOKE "<｜DSML｜invoke>\n" CLOSE EOS, "", "", HALL,
+     "\n<｜DSML｜invoke>\n" CLOSE, false},
+    {"blank lines between tags",
+     "\n\n" OPEN "\n<｜DSML｜invoke name=\"set_lamp\">\n\n" ROOM "\n" LEVEL
+     "\n\n</｜DSML｜invoke>\n\n" CLOSE EOS,
+     "", "", HALL, "", false},
+    {"CRLF",
+     "<｜DSML｜tool_calls>\r\n<｜DSML｜invoke name=\"f\">\r\n<｜DSML｜parameter name=\"v\" "
+     "string=\"true\">x</｜DSML｜parameter>\r\n</｜DSML｜invoke>\r\n" CLOSE EOS,
+     "", "", F("{\"v\": \"x\"}"), "", false},
+    {"attributes in another order",
+     WITH("<｜DSML｜parameter string=\"true\" name=\"v\">x</｜DSML｜parameter>\n"), "", "", "",
+     WITH("<｜DSML｜parameter string=\"true\" name=\"v\">x</｜DSML｜parameter>\n"), false},
+    {"empty string", VALUE("true", ""), "", "", F("{\"v\": \"\"}"), "", false},
+    {"empty value", VALUE("false", ""), "", "", F("{\"v\": \"\"}"), "", false},
+    {"no parameters", WITH(""), "", "", F("{}"), "", false},
+    {"tokens of the start and the end", "a<｜begin▁of▁sentence｜>b" EOS "c" EOS, "",
+     "a<｜begin▁of▁sentence｜>b", "", "", false},
+};
+
+static void check_text(const hd_buffer *got, const char *want, const char *name, size_t piece)
+{
+    const char *const text = got->data ? got->data : "";
+    if (strcmp(text, want) != 0)
+        fail_msg("%s, %zu bytes each:\n got  [%s]\n want [%s]", name, piece, text, want);
+}
+
+static void known_faults_are_not_repeated(void **state)
+{
+    (void)state;
+    static const size_t pieces[] = {1, 2, 3, 5, 7, 1000};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        for (size_t k = 0; k < sizeof pieces / sizeof pieces[0]; k++) {
+            const struct fault *const f = &faults[i];
+            hd_parser_options const   options = {.start = f->is_reasoning ? HD_START_REASONING
+                                                                          : HD_START_CONTENT,
+                                                 .has_tools = true};
+            answer                    a = run_text(f->text, strlen(f->text), &options, pieces[k]);
+            check_text(&a.reasoning, f->reasoning, f->name, pieces[k]);
+            check_text(&a.content, f->content, f->name, pieces[k]);
+            check_text(&a.calls, f->calls, f->name, pieces[k]);
+            check_text(&a.unparsed, f->unparsed, f->name, pieces[k]);
+            assert_int_equal(a.finish, *f->calls ? HD_FINISH_TOOL_CALLS : HD_FINISH_STOP);
+            free_answer(&a);
+        }
+}
+
 /* Ten megabytes of each hard case, byte by byte where it hurts, in linear time. */
 static void long_output_takes_linear_time(void **state)
 {
@@ -486,6 +584,7 @@ int main(void)
         cmocka_unit_test(stop_strings_overlap),
         cmocka_unit_test(refuses_unusable_options),
         cmocka_unit_test(says_when_it_is_done),
+        cmocka_unit_test(known_faults_are_not_repeated),
         cmocka_unit_test(long_output_takes_linear_time),
         cmocka_unit_test(survives_short_memory),
     };
