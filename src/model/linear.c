@@ -29,7 +29,7 @@ static const float *round_input(const hd_site *s, const hd_linear *l)
     }
     if (s->m->act == HD_ACT_NVFP4 && l->w->format == HD_FMT_NVFP4) {
         float *const y = hd_plan_room(s->p, l->t, k);
-        HD_ADD(s->p, l->round_label, quant_nvfp4, .x = l->x, .scale = &l->w->input_scale, .y = y,
+        HD_ADD(s->p, l->round_label, quant_nvfp4, .x = l->x, .scale = l->w->input_scale_at, .y = y,
                .saturated = hd_plan_room(s->p, l->t, 1), .t = l->t, .s = 1, .k = k, .e = 1);
         return y;
     }

@@ -20,13 +20,18 @@ const char *hd_format_name(hd_format f); /* "NVFP4" */
 
 typedef struct hd_matrix {
     hd_format   format;
-    int32_t     n, k;        /* y[n] = W x[k]                                             */
-    const void *w;           /* borrowed from the checkpoint's mapping or the weights arena;
-                                layouts in ops/gemm.h                                     */
-    const void *sf;          /* block scales, NULL for F32 and BF16                       */
-    float       scale;       /* NVFP4: one for the tensor, a multiplier; 1 otherwise      */
-    float       input_scale; /* NVFP4: activations' amax / (6 * 448); 0 when the file has none */
+    int32_t     n, k;         /* y[n] = W x[k]                                             */
+    const void *w;            /* borrowed from the checkpoint's mapping or the weights arena;
+                                 layouts in ops/gemm.h                                     */
+    const void  *sf;          /* block scales, NULL for F32 and BF16                       */
+    float        scale;       /* NVFP4: one for the tensor, a multiplier; 1 otherwise      */
+    float        input_scale; /* NVFP4: activations' amax / (6 * 448); 0 when the file has none */
+    const float *input_scale_at; /* [1] the same where kernels read it; NVFP4 only */
 } hd_matrix;
+
+/* Bytes at w and at sf. */
+size_t hd_matrix_w_bytes(hd_format f, int32_t n, int32_t k);
+size_t hd_matrix_sf_bytes(hd_format f, int32_t n, int32_t k);
 
 HD_END_C
 #endif

@@ -389,6 +389,16 @@ static hd_status take_by_siblings(hd_taker *k, const char *name, const siblings 
                        "BF16, F32, F16, F8_E4M3 with scales, or four-bit codes with scales");
 }
 
+/* Kernels read the scale from memory: it may be an accelerator's. */
+static hd_status keep_input_scale(hd_taker *k, const char *name, hd_matrix *m)
+{
+    float *const at = hd_pool_alloc(&k->weights->pool, sizeof *at);
+    if (!at) return fail_memory(k, name);
+    *at = m->input_scale;
+    m->input_scale_at = at;
+    return HD_OK;
+}
+
 hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
 {
     siblings s;
@@ -398,5 +408,5 @@ hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols,
     /* An input scale of a matrix that is not NVFP4 says nothing here, but it is known. */
     if (s.input_scale && !s.input_scale->ticked) HD_TRY(tick(k, s.input_scale));
     k->weights->n_matrices[out->format]++;
-    return HD_OK;
+    return out->format == HD_FMT_NVFP4 ? keep_input_scale(k, name, out) : HD_OK;
 }

@@ -1,6 +1,7 @@
 #ifndef HD_WEIGHTS_WEIGHTS_H
 #define HD_WEIGHTS_WEIGHTS_H
 
+#include "base/device.h"
 #include "checkpoint/checkpoint.h"
 #include "quant/matrix.h"
 
@@ -85,6 +86,12 @@ typedef struct hd_weights {
  * returns  HD_ERR_FORMAT, HD_ERR_UNSUPPORTED, HD_ERR_MEMORY */
 hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, const hd_log *log, hd_error *err);
 void      hd_weights_close(hd_weights *w);
+
+/* Copies all weights to an accelerator and lets every pointer lead there: first with an arena
+ * that only measures, then bound to its memory.  The checkpoint may go afterwards.
+ * returns  HD_ERR_DEVICE when a copy fails */
+hd_status hd_weights_upload(hd_weights *w, hd_device *d, hd_arena *arena, const hd_log *log,
+                            hd_error *err);
 
 HD_END_C
 #endif
