@@ -216,9 +216,12 @@ int hd_cli_parse(int argc, char **argv)
         {.name = "--cut", .number = &piece, .least = 1, .most = INT32_MAX},
         {0},
     };
-    const hd_command command = {
-        .verb = "parse", .options = {options}, .operand = &path, .operand_name = "FILE"};
-    int const status = hd_rows_read_options(&command, argc, argv);
+    const hd_command command = {.verb = "parse",
+                                .options = {options},
+                                .operand = &path,
+                                .operand_name = "FILE",
+                                .stands_alone = &is_rows};
+    int const        status = hd_options_read(&command, argc, argv);
     if (status >= 0) return status;
     job.options.start = (hd_parse_start)start;
     job.options.has_tools = !has_no_tools;

@@ -118,9 +118,12 @@ int hd_cli_prompt(int argc, char **argv)
         {.name = "--dialect", .choice = &dialect, .choices = hd_dialect_words},
         {.name = "--think", .choice = &think, .choices = hd_think_words},
         {0}};
-    const hd_command command = {
-        .verb = "prompt", .options = {options}, .operand = &path, .operand_name = "FILE"};
-    int const status = hd_rows_read_options(&command, argc, argv);
+    const hd_command command = {.verb = "prompt",
+                                .options = {options},
+                                .operand = &path,
+                                .operand_name = "FILE",
+                                .stands_alone = &is_rows};
+    int const        status = hd_options_read(&command, argc, argv);
     if (status >= 0) return status;
     hd_dialect chosen = (hd_dialect)dialect;
     if (is_rows) return hd_rows_answer(answer_row, &chosen);

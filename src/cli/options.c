@@ -138,6 +138,16 @@ static int read_operand(const hd_command *c, const char *arg)
     return READ_ON;
 }
 
+static int check_operand(const hd_command *c)
+{
+    bool const stands_alone = c->stands_alone && *c->stands_alone;
+    if (stands_alone && *c->operand)
+        return hd_cli_misuse(c->verb, "one too many: '%s'", *c->operand);
+    if (!stands_alone && !*c->operand)
+        return hd_cli_misuse(c->verb, "no %s given", c->operand_name);
+    return READ_ON;
+}
+
 int hd_options_read(const hd_command *c, int argc, char **argv)
 {
     bool has_options = true;
@@ -150,7 +160,5 @@ int hd_options_read(const hd_command *c, int argc, char **argv)
         else
             status = read_operand(c, argv[i]);
     }
-    if (status == READ_ON && !*c->operand)
-        return hd_cli_misuse(c->verb, "no %s given", c->operand_name);
-    return status;
+    return status == READ_ON ? check_operand(c) : status;
 }

@@ -35,6 +35,7 @@ typedef struct hd_command {
     const hd_option *options[6]; /* lists; those behind a NULL do not count */
     const char     **operand;    /* where the one operand goes */
     const char      *operand_name;
+    const bool      *stands_alone; /* a flag that leaves no place for the operand, or NULL */
 } hd_command;
 
 /* Returns -1 when all was read, else the exit status: of --help, printed, or of wrong usage, with

@@ -8,27 +8,6 @@
 #include "cli/cli.h"
 #include "cli/screen.h"
 
-static bool has_word(int argc, char **argv, const char *word)
-{
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], word) == 0) return true;
-    return false;
-}
-
-int hd_rows_read_options(const hd_command *c, int argc, char **argv)
-{
-    static char standard_input[] = "-";
-    if (!has_word(argc, argv, "--jsonl")) return hd_options_read(c, argc, argv);
-    hd_pool      pool = {0};
-    char **const words = hd_pool_alloc(&pool, ((size_t)argc + 1) * sizeof *words);
-    if (!words) return hd_cli_fail(&(hd_error){.message = "out of memory"});
-    memcpy(words, argv, (size_t)argc * sizeof *words);
-    words[argc] = standard_input;
-    int const status = hd_options_read(c, argc + 1, words);
-    hd_pool_free(&pool);
-    return status;
-}
-
 /* Reads one line without its end; false at the end of the input. */
 static bool read_line(hd_buffer *line)
 {

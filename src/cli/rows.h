@@ -12,8 +12,6 @@ HD_BEGIN_C
 /* Adds the members of the answer behind its id: `, "name": value` of each. */
 typedef hd_status hd_row_fn(void *user, const json_object *row, hd_buffer *answer, hd_error *err);
 
-/* As hd_options_read, but for "--jsonl", which takes standard input for its operand. */
-int hd_rows_read_options(const hd_command *c, int argc, char **argv);
 /* Answers every line that is not blank.  returns the exit status */
 int hd_rows_answer(hd_row_fn *fn, void *user);
 
