@@ -284,13 +284,13 @@ template <bool is_nvfp4> static __device__ __forceinline__ float hd_tile_factor(
 
 /* ---- activations ---- */
 
-/* The power of two that brings a row's largest magnitude to [1, 2); 1 for a row of zeros or
- * one with infinities, which stay what they are. */
+/* The power of two that brings a row's largest magnitude to [1, 2), denormals as near as it gets;
+ * 1 for a row with infinities, which stay what they are. */
 static __device__ __forceinline__ float hd_row_unit(float amax)
 {
     uint32_t const exponent = __float_as_uint(amax) >> 23;
-    if (exponent == 0 || exponent >= 254) return 1.0f;
-    return __uint_as_float(exponent << 23);
+    if (exponent == 255) return 1.0f;
+    return __uint_as_float((exponent ? exponent : 1) << 23);
 }
 
 /* Elements [8 o, 8 o + 8) of a row; whole vectors where the row is aligned for them. */
@@ -482,7 +482,7 @@ static __device__ __forceinline__ void hd_finish_rows(const hd_tile_unit &u, con
         float sum = 0;
         for (int p = 0; p < v.per_row; p++)
             sum += sums[(v.group * v.per_row + p) * HD_TILE_ROWS * 4 + at];
-        u.y[q][row] = sum * hd_tile_factor<is_nvfp4>() * units[q] * u.m.scale;
+        u.y[q][row] = sum * (hd_tile_factor<is_nvfp4>() * u.m.scale) * units[q];
     }
 }
 
