@@ -239,6 +239,7 @@ typedef struct hd_options {
     int32_t         max_tokens; /* context of a session; 0: 4096, or the model's if less   */
     int32_t         n_sessions; /* sessions open at once; 0: 1                            */
     int32_t         chunk;      /* most tokens of one pass; 0: 128                        */
+    int32_t         marks;      /* page edges that a session can go back to; 0: 4; -1: none */
     bool            has_mtp;    /* also bind the MTP block, where the model has one       */
     uint32_t        isa;        /* mask of kernel families; 0: all this machine has       */
     hd_log_fn      *log;        /* NULL: silent                                           */
@@ -270,6 +271,8 @@ hd_status hd_session_open(hd_session **out, hd_engine *e, hd_error *err);
 void      hd_session_close(hd_session *s);
 void      hd_session_reset(hd_session *s);        /* back to an empty sequence */
 int32_t   hd_session_length(const hd_session *s); /* tokens evaluated          */
+/* The tokens evaluated, [hd_session_length], borrowed until the next call on this session. */
+const int32_t *hd_session_tokens(const hd_session *s);
 
 /* Evaluates tokens after those already there, in chunks; logits of the last one are kept.
  * returns  HD_ERR_INVALID for an id outside the vocabulary (nothing evaluated),
@@ -282,6 +285,26 @@ hd_status hd_session_logits(hd_session *s, const float **logits, hd_error *err);
  * NaN, because nothing predicts it.                                                       */
 hd_status hd_session_score(hd_session *s, const int32_t *tokens, int32_t n, float *logprob,
                            hd_error *err);
+
+/* ---- state of sessions ----
+ * A session that was forked, taken back or restored continues with the bits that it would have
+ * had in one run.                                                                            */
+
+/* Makes `to`, a session of the same engine, equal to `from`; what `to` held is gone. */
+hd_status hd_session_fork(hd_session *to, const hd_session *from, hd_error *err);
+/* Goes back to the first n tokens; n is 0, the present length, or a page edge: a multiple of
+ * 256, of which hd_options.marks last ones are kept.  Unless n is the present length there are
+ * no logits until the next token is evaluated.
+ * returns  HD_ERR_INVALID for another n, HD_ERR_LIMIT naming the edges that are kept          */
+hd_status hd_session_rewind(hd_session *s, int32_t n, hd_error *err);
+/* Writes the session to a file, whole or not at all. */
+hd_status hd_session_save(const hd_session *s, const char *path, hd_error *err);
+/* Replaces the session by a saved one, of the same model, activations and KV rows; context
+ * and chunk may be others.  Edges before the end are not kept.  A file that was changed in any
+ * byte is refused, and a refused one leaves the session as it was.
+ * returns  HD_ERR_FORMAT, HD_ERR_UNSUPPORTED (another version), HD_ERR_INVALID (another model
+ *          or other options), HD_ERR_LIMIT (longer than the context), HD_ERR_IO               */
+hd_status hd_session_restore(hd_session *s, const char *path, hd_error *err);
 
 /* ---- sampling ------------------------------------------------------------------------ */
 

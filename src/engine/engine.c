@@ -7,6 +7,8 @@
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_CHUNK   128
 #define MAX_CHUNK       65536
+#define DEFAULT_MARKS   4
+#define MAX_MARKS       4096
 
 /* ---- plans ---- */
 
@@ -104,6 +106,11 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if (o->chunk < 1 || o->chunk > MAX_CHUNK)
         HD_FAIL(err, HD_ERR_INVALID, "chunk of %d tokens: wanted 1 .. %d", o->chunk, MAX_CHUNK);
     if (o->chunk > o->max_tokens) o->chunk = o->max_tokens;
+    if (o->marks < -1 || o->marks > MAX_MARKS)
+        HD_FAIL(err, HD_ERR_INVALID, "%d marks: wanted -1 .. %d", o->marks, MAX_MARKS);
+    if (o->marks == 0) o->marks = DEFAULT_MARKS;
+    if (o->marks < 0) o->marks = 0;
+    if (o->marks > o->max_tokens / HD_CACHE_EDGE) o->marks = o->max_tokens / HD_CACHE_EDGE;
     if (!o->isa) o->isa = hd_cpu_isa();
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
@@ -175,19 +182,34 @@ static hd_status bind_plans(hd_engine *e, hd_error *err)
     return HD_OK;
 }
 
+/* What sessions point to, and the buffer that files are written through. */
+static void bind_session_parts(hd_engine *e, hd_arena *arena)
+{
+    size_t const  vocab = (size_t)e->model.config->n_vocab;
+    int32_t const marks = e->options.marks;
+    e->io = hd_arena_alloc(arena, HD_IO_BYTES);
+    for (int32_t i = 0; i < e->options.n_sessions; i++) {
+        hd_session *const s = &e->sessions[i];
+        *s = (hd_session){.engine = e, .seq = i};
+        s->tokens = hd_arena_alloc(arena, (size_t)e->options.max_tokens * sizeof *s->tokens);
+        s->logits = hd_arena_alloc(arena, vocab * sizeof *s->logits);
+        s->scratch = hd_arena_alloc(arena, vocab * sizeof *s->scratch);
+        s->marks = hd_arena_alloc(arena, (size_t)marks * sizeof *s->marks);
+        for (int32_t m = 0; m < marks; m++) {
+            uint8_t *const bytes = hd_arena_alloc(arena, (size_t)hd_engine_mark_bytes(e));
+            if (s->marks) s->marks[m] = (hd_mark){.bytes = bytes};
+        }
+    }
+}
+
 static hd_status bind_sessions(hd_engine *e, hd_error *err)
 {
-    size_t const n = (size_t)e->options.n_sessions, vocab = (size_t)e->model.config->n_vocab;
+    size_t const n = (size_t)e->options.n_sessions;
     e->sessions = hd_memory_alloc(n * sizeof *e->sessions);
-    e->logits = hd_memory_alloc(n * vocab * sizeof *e->logits);
-    e->scratch = hd_memory_alloc(n * vocab * sizeof *e->scratch);
-    if (!e->sessions || !e->logits || !e->scratch)
-        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu sessions", n);
-    for (size_t i = 0; i < n; i++)
-        e->sessions[i] = (hd_session){.engine = e,
-                                      .seq = (int32_t)i,
-                                      .logits = e->logits + i * vocab,
-                                      .scratch = e->scratch + i * vocab};
+    if (!e->sessions) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu sessions", n);
+    bind_session_parts(e, &e->session_parts);
+    HD_TRY(own_arena(&e->session_parts, "sessions", err));
+    bind_session_parts(e, &e->session_parts);
     return HD_OK;
 }
 
@@ -229,8 +251,7 @@ void hd_engine_close(hd_engine *e)
 {
     if (!e) return;
     hd_memory_free(e->sessions);
-    hd_memory_free(e->logits);
-    hd_memory_free(e->scratch);
+    hd_memory_free(e->session_parts.base);
     hd_memory_free(e->meta);
     hd_memory_free(e->act.base);
     hd_memory_free(e->kv.base);

@@ -22,14 +22,25 @@ typedef struct hd_plan_slot {
     hd_arena       meta; /* steps and args of this slot, fixed bytes */
 } hd_plan_slot;
 
+/* The rings of a sequence as they were at a page edge. */
+typedef struct hd_mark {
+    int32_t  at;    /* tokens then; 0: unused                    */
+    uint8_t *bytes; /* [hd_engine_mark_bytes] part of mark_bytes */
+} hd_mark;
+
 struct hd_session {
     hd_engine *engine;
     int32_t    seq;    /* its part of every cache pool */
     int32_t    length; /* tokens evaluated             */
     bool       is_open, has_logits;
+    int32_t   *tokens;  /* [max_tokens] those evaluated   */
     float     *logits;  /* [n_vocab] after the last token */
     int32_t   *scratch; /* [n_vocab] for the sampler      */
+    hd_mark   *marks;   /* [options.marks]                */
 };
+
+/* Bytes that a session file is written in at a time. */
+#define HD_IO_BYTES 65536
 
 struct hd_engine {
     hd_options      options; /* defaults filled in */
@@ -44,10 +55,12 @@ struct hd_engine {
     hd_plan_slot    plans[HD_N_PLANS];
     char           *meta; /* owned: the plans' meta arenas */
     uint64_t        clock;
-    hd_session     *sessions; /* [n_sessions] owned */
-    float          *logits;   /* [n_sessions, n_vocab] owned */
-    int32_t        *scratch;  /* [n_sessions, n_vocab] owned */
-    pthread_mutex_t lock;     /* one pass at a time */
+    hd_session     *sessions;      /* [n_sessions] owned */
+    hd_arena        session_parts; /* base owned: what sessions point to, and io */
+    uint8_t        *io;            /* [HD_IO_BYTES] */
+    uint64_t        identity;      /* digest of the model, made when first needed */
+    bool            has_identity;
+    pthread_mutex_t lock; /* one pass at a time */
     bool            has_lock;
 };
 
@@ -68,6 +81,24 @@ hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err);
 /* The plan that hd_engine_run would run, for who wants to know its steps beforehand; it stays
  * bound until HD_N_PLANS others were asked for. */
 hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err);
+
+/* ---- state of sequences ---- */
+
+/* Layers that have a cache in use, the MTP block's included. */
+int32_t hd_engine_layers(const hd_engine *e);
+/* hd_cache_ranges of one of them. */
+int32_t hd_engine_ranges(const hd_engine *e, hd_cache_part part, int32_t layer, int32_t n,
+                         hd_cache_range out[HD_CACHE_MAX_RANGES]);
+/* Bytes of the rows of a sequence of n tokens. */
+int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n);
+/* Room for one mark. */
+int64_t hd_engine_mark_bytes(const hd_engine *e);
+/* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */
+void hd_session_mark(hd_session *s, int32_t before);
+/* Replaces the session by a saved one, or leaves it as it is.  The engine is identified and
+ * locked.  `what` names the bytes in messages. */
+hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, const char *what,
+                           hd_error *err);
 
 HD_END_C
 #endif

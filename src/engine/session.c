@@ -25,13 +25,6 @@ void hd_session_close(hd_session *s)
     pthread_mutex_unlock(&s->engine->lock);
 }
 
-/* Nothing is cleared: no token looks at rows behind its own position. */
-void hd_session_reset(hd_session *s)
-{
-    s->length = 0;
-    s->has_logits = false;
-}
-
 int32_t hd_session_length(const hd_session *s) { return s->length; }
 
 static hd_status check_tokens(const hd_session *s, const int32_t *tokens, int32_t n, hd_error *err)
@@ -74,7 +67,9 @@ static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_
     hd_pass_run const run = {
         .tokens = tokens, .n = n, .seq = s->seq, .pos = s->length, .rows = rows};
     HD_TRY(hd_engine_run(s->engine, &run, err));
+    memcpy(s->tokens + s->length, tokens, (size_t)n * sizeof *tokens);
     s->length += n;
+    hd_session_mark(s, s->length - n);
     s->has_logits = rows != HD_LOGITS_NONE;
     if (!s->has_logits) return HD_OK;
     int64_t const vocab = s->engine->model.config->n_vocab;

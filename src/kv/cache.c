@@ -45,6 +45,9 @@ static hd_row_layout ring_layout(int32_t width) { return (hd_row_layout){HD_ROW_
 hd_status hd_cache_check(const hd_cache_shape *s, hd_error *err)
 {
     hd_row_layout const kv = kv_layout(s, WINDOW_PAGE), index = index_layout(s, 4);
+    if (s->head_dim > HD_ROW_MAX || s->index_dim > HD_ROW_MAX)
+        HD_FAIL(err, HD_ERR_UNSUPPORTED, "cache rows of %d and %d elements: at most %d are read",
+                s->head_dim, s->index_dim, HD_ROW_MAX);
     if (!hd_row_is_valid(&kv))
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "KV rows of %d elements, %d of them RoPE, cannot be %s",
                 s->head_dim, s->rope_dim, hd_row_format_name(kv.format));
@@ -100,6 +103,112 @@ void hd_cache_bind(hd_layer_cache *out, const hd_cache_shape *shape, int32_t rat
     if (ratio != 4) return;
     out->index_rows = bind_pool(shape, n_rows(shape, ratio), index_layout(shape, ratio), arena);
     bind_rings(shape, ratio, shape->index_dim, &out->index_kv, &out->index_gate, arena);
+}
+
+/* ---- rows of a sequence's state ---- */
+
+/* Tokens of the open group, and with overlap of the one before. */
+static int32_t first_open(int32_t ratio, int32_t n)
+{
+    int32_t const first = n / ratio * ratio - (ratio == 4 ? ratio : 0);
+    return first > 0 ? first : 0;
+}
+
+static int32_t list_rings(const hd_layer_cache *c, const hd_cache_shape *s, int32_t n,
+                          hd_cache_range *out)
+{
+    int32_t const first = n > s->window - 1 ? n - (s->window - 1) : 0;
+    out[0] = (hd_cache_range){&c->win, first, n};
+    if (c->ratio <= 0) return 1;
+    int32_t const open = first_open(c->ratio, n);
+    out[1] = (hd_cache_range){&c->kv, open, n};
+    out[2] = (hd_cache_range){&c->gate, open, n};
+    if (c->ratio != 4) return 3;
+    out[3] = (hd_cache_range){&c->index_kv, open, n};
+    out[4] = (hd_cache_range){&c->index_gate, open, n};
+    return 5;
+}
+
+int32_t hd_cache_ranges(const hd_layer_cache *c, const hd_cache_shape *shape, hd_cache_part part,
+                        int32_t n, hd_cache_range out[HD_CACHE_MAX_RANGES])
+{
+    if (part == HD_CACHE_RINGS) return list_rings(c, shape, n, out);
+    if (c->ratio <= 0) return 0;
+    out[0] = (hd_cache_range){&c->rows, 0, n / c->ratio};
+    if (c->ratio != 4) return 1;
+    out[1] = (hd_cache_range){&c->index_rows, 0, n / c->ratio};
+    return 2;
+}
+
+/* Where a row of a sequence stands. */
+typedef struct row_place {
+    uint8_t *data, *scales;
+} row_place;
+
+static row_place find_row(const hd_cache_pool *p, int32_t seq, int32_t row)
+{
+    int64_t const at = hd_row_of(&p->layout, seq, p->cap, row % p->cap);
+    return (row_place){p->data + hd_row_data_at(&p->layout, at),
+                       p->data + hd_row_scale_at(&p->layout, at)};
+}
+
+int64_t hd_cache_row_bytes(const hd_cache_pool *p)
+{
+    return hd_row_data_bytes(&p->layout) + hd_row_scale_bytes(&p->layout);
+}
+
+int64_t hd_cache_range_bytes(const hd_cache_range *r)
+{
+    return (r->end - r->first) * hd_cache_row_bytes(r->pool);
+}
+
+void hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out)
+{
+    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
+    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
+    for (int32_t q = r->first; q < r->end; q++, out += data + scales) {
+        row_place const p = find_row(r->pool, seq, q);
+        memcpy(out, p.data, data);
+        memcpy(out + data, p.scales, scales);
+    }
+}
+
+void hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in)
+{
+    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
+    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
+    for (int32_t q = r->first; q < r->end; q++, in += data + scales) {
+        row_place const p = find_row(r->pool, seq, q);
+        memcpy(p.data, in, data);
+        memcpy(p.scales, in + data, scales);
+    }
+}
+
+void hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq)
+{
+    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
+    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
+    for (int32_t q = r->first; q < r->end; q++) {
+        row_place const to = find_row(r->pool, to_seq, q), from = find_row(r->pool, from_seq, q);
+        memcpy(to.data, from.data, data);
+        memcpy(to.scales, from.scales, scales);
+    }
+}
+
+/* ---- costs ---- */
+
+static int64_t pool_bytes(const hd_cache_pool *p, const hd_cache_shape *s)
+{
+    return s->n_seq * hd_row_pages(&p->layout, p->cap) * hd_row_page_bytes(&p->layout);
+}
+
+int64_t hd_cache_bytes(const hd_layer_cache *c, const hd_cache_shape *shape, hd_cache_part part)
+{
+    hd_cache_range r[HD_CACHE_MAX_RANGES];
+    int64_t        bytes = 0;
+    int32_t const  n = hd_cache_ranges(c, shape, part, 0, r);
+    for (int32_t i = 0; i < n; i++) bytes += pool_bytes(r[i].pool, shape);
+    return bytes;
 }
 
 int64_t hd_cache_edge_bytes(const hd_cache_shape *shape, int32_t ratio)

@@ -53,6 +53,37 @@ hd_status hd_cache_check(const hd_cache_shape *shape, hd_error *err);
 void hd_cache_bind(hd_layer_cache *out, const hd_cache_shape *shape, int32_t ratio,
                    hd_arena *arena);
 
+/* ---- the rows that make up a sequence's state ---- */
+
+typedef enum hd_cache_part {
+    HD_CACHE_RINGS, /* what the next tokens look back on: windows, open groups */
+    HD_CACHE_ROWS   /* compressed rows, attention's and the indexer's          */
+} hd_cache_part;
+
+/* Rows first .. end-1 of a pool; in a ring, row q stands at q % cap. */
+typedef struct hd_cache_range {
+    const hd_cache_pool *pool;
+    int32_t              first, end;
+} hd_cache_range;
+#define HD_CACHE_MAX_RANGES 5
+
+/* The ranges that a sequence of n tokens needs of one layer, in a fixed order; returns how
+ * many.  They are the same whatever the size of rings and pages. */
+int32_t hd_cache_ranges(const hd_layer_cache *c, const hd_cache_shape *shape, hd_cache_part part,
+                        int32_t n, hd_cache_range out[HD_CACHE_MAX_RANGES]);
+
+/* Rows as a run of bytes, each row's data and then its scales. */
+int64_t hd_cache_row_bytes(const hd_cache_pool *p);
+int64_t hd_cache_range_bytes(const hd_cache_range *r);
+void    hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out);
+void    hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in);
+void    hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq);
+
+/* ---- what it costs ---- */
+
+/* Bytes of one layer's pools, all sequences: of its rings, and of the rows that grow with the
+ * context. */
+int64_t hd_cache_bytes(const hd_layer_cache *c, const hd_cache_shape *shape, hd_cache_part part);
 /* Bytes that HD_CACHE_EDGE more tokens of context cost in a layer of this ratio, rings apart. */
 int64_t hd_cache_edge_bytes(const hd_cache_shape *shape, int32_t ratio);
 
