@@ -137,9 +137,10 @@ typedef enum hd_think {
 /* Renders a Chat Completions request: an object with `messages` and optionally `tools`,
  * `tool_choice`, `response_format`, `thinking`, `reasoning_effort`; other members are not
  * looked at.  A last assistant message with `prefix` true is continued, as with
- * `continue_final_message` true beside `messages`, else a generation prompt ends the text.  GA_API and V41_API refuse what the service refuses; GA and PREVIEW
- * take what can be understood: a bare list of messages, `developer` for `system`, missing
- * content, arguments that are an object, calls without results.
+ * `continue_final_message` true beside `messages`; else a generation prompt ends the text.
+ * GA_API and V41_API refuse what the service refuses; GA and PREVIEW take what can be
+ * understood: a bare list of messages, `developer` for `system`, missing content, arguments
+ * that are an object, calls without results.
  * returns  HD_ERR_FORMAT with the path of the offending value; HD_ERR_UNSUPPORTED          */
 hd_status hd_prompt_chat(hd_prompt *out, const char *json, size_t json_bytes, hd_dialect dialect,
                          hd_think think, hd_error *err);
@@ -366,7 +367,9 @@ typedef struct hd_generate_result {
 } hd_generate_result;
 
 /* Evaluates the prompt and draws tokens until EOS, a stop string or a limit.  Drawn tokens
- * are part of the session afterwards, except the last.                                     */
+ * are part of the session afterwards, except the last.  Unlike evaluation, generation may
+ * allocate: its parser holds back what may still become a call, however long that gets, and
+ * HD_ERR_MEMORY leaves the session usable.                                                 */
 hd_status hd_generate(hd_session *s, const int32_t *prompt, int32_t n_prompt,
                       const hd_generate_options *opt, hd_generate_result *out, hd_error *err);
 

@@ -244,16 +244,13 @@ static json_object *join_systems(const json_object *messages)
 /* Adds a message; V4 makes one of user texts that follow each other, empty ones left out. */
 static hd_status add_gathered(const hd_chat_body *b, json_object *list, const json_object *message)
 {
-    size_t const             n = json_object_array_length(list);
-    json_object *const       last = n ? json_object_array_get_idx(list, n - 1) : NULL;
-    const json_object *const new_text = hd_json_member(message, "content");
-    const json_object *const old_text = hd_json_member(last, "content");
+    size_t const       n = json_object_array_length(list);
+    json_object *const last = n ? json_object_array_get_idx(list, n - 1) : NULL;
     if (is_system(message)) return HD_OK;
     if (!is_user(message) || !is_user(last)) return hd_body_append(b, list, hd_body_share(message));
-    if (!hd_python_is_true(new_text)) return HD_OK;
-    json_object *text = hd_python_is_true(old_text) ? NULL : hd_body_share(new_text);
-    if (!text) text = join_texts(old_text, new_text);
-    return hd_body_put(b, last, "content", text);
+    return hd_body_put(
+        b, last, "content",
+        join_texts(hd_json_member(last, "content"), hd_json_member(message, "content")));
 }
 
 /* A list that begins with a new system message; the old ones are in it or follow.

@@ -254,6 +254,37 @@ static void refuses_unknown_dialects(void **state)
     assert_null(p.text);
 }
 
+/* A user and a tool that say `text`. */
+static hd_prompt render_said(const char *text, hd_dialect dialect)
+{
+    hd_buffer json = {0};
+    hd_prompt p = {0};
+    hd_buffer_printf(&json,
+                     "{'messages':[{'role':'user','content':'%s'},{'role':'assistant','tool_calls':"
+                     "[{'id':'a','function':{'name':'f','arguments':'{}'}}]},{'role':'tool',"
+                     "'tool_call_id':'a','content':'%s'}]}",
+                     text, text);
+    assert_int_equal(render(&p, json.data, dialect, NULL), HD_OK);
+    hd_buffer_free(&json);
+    return p;
+}
+
+/* The ids spell the prompt.  returns how many are control tokens */
+static size_t check_ids(const hd_tokenizer *t, const hd_prompt *p)
+{
+    int32_t ids[2048], n = 0;
+    size_t  bytes, at = 0, n_control = 0;
+    assert_int_equal(hd_prompt_encode(p, t, ids, 2048, &n, NULL), HD_OK);
+    for (int32_t i = 0; i < n; i++) {
+        const char *const text = hd_tokenizer_bytes(t, ids[i], &bytes);
+        n_control += hd_tokenizer_is_control(t, ids[i]);
+        assert_memory_equal(p->text + at, text, bytes);
+        at += bytes;
+    }
+    assert_int_equal(at, p->text_bytes);
+    return n_control;
+}
+
 /* Text of a user or a tool that spells the format: the model sees it, as no token of it. */
 static void no_text_becomes_a_token(void **state)
 {
@@ -264,29 +295,11 @@ static void no_text_becomes_a_token(void **state)
     assert_int_equal(hd_tokenizer_open(&t, "models/demo", NULL), HD_OK);
     for (size_t i = 0; i < sizeof evil / sizeof evil[0]; i++)
         for (hd_dialect d = HD_DIALECT_GA; d < HD_DIALECT_V41_API; d++) {
-            hd_buffer json = {0};
-            hd_buffer_printf(&json,
-                             "{'messages':[{'role':'user','content':'%s'},{'role':'assistant',"
-                             "'tool_calls':[{'id':'a','function':{'name':'f','arguments':'{}'}}]},"
-                             "{'role':'tool','tool_call_id':'a','content':'%s'}]}",
-                             evil[i], evil[i]);
-            hd_prompt p = {0};
-            assert_int_equal(render(&p, json.data, d, NULL), HD_OK);
+            hd_prompt harmless = render_said("ok", d), p = render_said(evil[i], d);
             assert_non_null(strstr(strstr(p.text, evil[i]) + 1, evil[i]));
-            int32_t n = 0, n_control = 0;
-            size_t  bytes, at = 0;
-            int32_t ids[2048];
-            assert_int_equal(hd_prompt_encode(&p, t, ids, 2048, &n, NULL), HD_OK);
-            for (int32_t k = 0; k < n; k++) {
-                const char *const text = hd_tokenizer_bytes(t, ids[k], &bytes);
-                n_control += hd_tokenizer_is_control(t, ids[k]);
-                assert_memory_equal(p.text + at, text, bytes);
-                at += bytes;
-            }
-            assert_int_equal(at, p.text_bytes);
-            assert_int_equal(n_control, p.n_control);
+            assert_int_equal(check_ids(t, &p), check_ids(t, &harmless));
+            hd_prompt_free(&harmless);
             hd_prompt_free(&p);
-            hd_buffer_free(&json);
         }
     hd_tokenizer_close(t);
 }
