@@ -25,48 +25,37 @@ static hd_status end_piece(hd_chat_body *b, joined *j)
     return hd_body_append(b, j->pieces, text);
 }
 
-static hd_status add_image(hd_chat_body *b, joined *j, const char *type)
+/* A part that is no text.  The service of V4 knows that there are images and says so in the
+ * text; V4.1 reads them. */
+static hd_status add_other(hd_chat_body *b, joined *j, const json_object *v)
 {
+    const char *const type = hd_json_text(v, NULL);
+    size_t const      length = hd_body_enter(b, "type");
+    if (!type) return hd_body_fail(b, v, "a string");
+    bool const is_url = strcmp(type, "image_url") == 0;
+    if (b->rules->is_service && !is_url && strcmp(type, "file") != 0)
+        HD_FAIL(b->err, HD_ERR_FORMAT, "%s: %.60s is no type of a part", b->path, type);
+    if (!b->rules->image_text && !(b->rules->image_token && is_url))
+        HD_FAIL(b->err, HD_ERR_UNSUPPORTED, "%s: %.60s; this model reads text only", b->path, type);
+    hd_body_leave(b, length);
     if (b->rules->image_text) {
         hd_buffer_text(&j->text, b->rules->image_text);
         return HD_OK;
     }
-    hd_body_enter(b, "type");
-    if (!b->rules->image_token || strcmp(type, "image_url") != 0)
-        HD_FAIL(b->err, HD_ERR_UNSUPPORTED, "%s: %.60s; this model reads text only", b->path, type);
     if (!j->pieces) j->pieces = json_object_new_array();
     if (!j->pieces) return hd_body_fail_memory(b);
     HD_TRY(end_piece(b, j));
     return json_object_array_add(j->pieces, NULL) == 0 ? HD_OK : hd_body_fail_memory(b);
 }
 
-/* What a part of this type may hold besides text: an image, for the service also as a file. */
-static bool is_image(const hd_chat_body *b, const char *type)
-{
-    bool const is_url = strcmp(type, "image_url") == 0;
-    return b->rules->is_service ? is_url || strcmp(type, "file") == 0 : true;
-}
-
 static hd_status add_part(hd_chat_body *b, joined *j, const json_object *part)
 {
-    const json_object *const v = hd_json_member(part, "type");
-    const char *const        type = hd_json_text(v, NULL);
+    const json_object *const type = hd_json_member(part, "type");
+    bool const               is_refusal = !b->rules->is_service && hd_json_equals(type, "refusal");
     if (!json_object_is_type(part, json_type_object))
         return hd_body_fail(b, part, "a content part");
-    bool const  is_refusal = !b->rules->is_service && hd_json_equals(v, "refusal");
-    bool const  is_text = hd_json_equals(v, "text") || is_refusal;
-    const char *key = is_refusal ? "refusal" : "text";
-    if (!is_text) {
-        size_t const length = hd_body_enter(b, "type");
-        if (!type) return hd_body_fail(b, v, "a string");
-        if (!is_image(b, type))
-            HD_FAIL(b->err, HD_ERR_FORMAT, "%s: %.60s is no type of a part", b->path, type);
-        hd_body_leave(b, length);
-        size_t const here = strlen(b->path);
-        HD_TRY(add_image(b, j, type));
-        hd_body_leave(b, here);
-        return HD_OK;
-    }
+    if (!is_refusal && !hd_json_equals(type, "text")) return add_other(b, j, type);
+    const char *const        key = is_refusal ? "refusal" : "text";
     const json_object *const value = hd_json_member(part, key);
     size_t                   bytes;
     const char *const        s = hd_json_text(value, &bytes);
