@@ -18,6 +18,7 @@ hd_status   hd_accelerator_write(hd_device *d, void *to, const void *from, size_
                                  hd_error *err);
 hd_status   hd_accelerator_read(hd_device *d, void *to, const void *from, size_t bytes,
                                 hd_error *err);
+hd_status   hd_accelerator_copy(hd_device *d, const hd_copy *c, hd_error *err);
 hd_status   hd_accelerator_sync(hd_device *d, hd_error *err);
 
 HD_END_C

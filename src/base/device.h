@@ -21,7 +21,7 @@ void        hd_device_close(hd_device *d);        /* NULL is fine */
 const char *hd_device_name(const hd_device *d);   /* "host", "NVIDIA H200" */
 hd_stream  *hd_device_stream(const hd_device *d); /* NULL for the host */
 
-/* Bytes aligned to HD_ALIGN, not cleared on an accelerator; NULL when memory is short.  Fails
+/* Zeroed bytes aligned to HD_ALIGN; NULL when memory is short.  Fails
  * while memory is sealed, as hd_memory_alloc does. */
 void *hd_device_alloc(hd_device *d, size_t bytes);
 void  hd_device_free(hd_device *d, void *p);
@@ -32,6 +32,16 @@ void  hd_device_free_pinned(hd_device *d, void *p);
 /* Copies in stream order; from pinned memory the call may return before it is done. */
 hd_status hd_device_write(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err);
 hd_status hd_device_read(hd_device *d, void *to, const void *from, size_t bytes, hd_error *err);
+/* Copies `rows` runs of `width` bytes that stand `pitch` bytes apart on each side; both sides on
+ * the host, or one or both on the device as `kind` says.  The call returns when it is done. */
+typedef enum hd_copy_kind { HD_COPY_READ, HD_COPY_WRITE, HD_COPY_WITHIN } hd_copy_kind;
+typedef struct hd_copy {
+    hd_copy_kind kind; /* device to host, host to device, device to device */
+    void        *to;
+    const void  *from;
+    size_t       to_pitch, from_pitch, width, rows;
+} hd_copy;
+hd_status hd_device_copy(hd_device *d, const hd_copy *c, hd_error *err);
 /* Waits for all work; an error of an earlier kernel surfaces here. */
 hd_status hd_device_sync(hd_device *d, hd_error *err);
 

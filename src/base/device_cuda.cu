@@ -73,7 +73,10 @@ void *hd_accelerator_alloc(hd_device *d, size_t bytes)
 {
     void *p = NULL;
     (void)d;
-    return cudaMalloc(&p, bytes ? bytes : HD_ALIGN) == cudaSuccess ? p : NULL;
+    if (cudaMalloc(&p, bytes ? bytes : HD_ALIGN) != cudaSuccess) return NULL;
+    if (cudaMemset(p, 0, bytes) == cudaSuccess) return p;
+    cudaFree(p);
+    return NULL;
 }
 
 void hd_accelerator_free(hd_device *d, void *p)
@@ -108,6 +111,17 @@ hd_status hd_accelerator_read(hd_device *d, void *to, const void *from, size_t b
     if (bytes)
         HD_TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream),
                      "copying from the GPU", err));
+    return hd_accelerator_sync(d, err);
+}
+
+hd_status hd_accelerator_copy(hd_device *d, const hd_copy *c, hd_error *err)
+{
+    static const cudaMemcpyKind kinds[] = {cudaMemcpyDeviceToHost, cudaMemcpyHostToDevice,
+                                           cudaMemcpyDeviceToDevice};
+    if (!c->width || !c->rows) return HD_OK;
+    HD_TRY(check(cudaMemcpy2DAsync(c->to, c->to_pitch, c->from, c->from_pitch, c->width, c->rows,
+                                   kinds[c->kind], d->stream),
+                 "copying rows of the GPU", err));
     return hd_accelerator_sync(d, err);
 }
 

@@ -51,6 +51,15 @@ hd_status hd_device_read(hd_device *d, void *to, const void *from, size_t bytes,
     return HD_OK;
 }
 
+hd_status hd_device_copy(hd_device *d, const hd_copy *c, hd_error *err)
+{
+    if (d) return hd_accelerator_copy(d, c, err);
+    for (size_t i = 0; i < c->rows; i++)
+        memcpy((char *)c->to + i * c->to_pitch, (const char *)c->from + i * c->from_pitch,
+               c->width);
+    return HD_OK;
+}
+
 hd_status hd_device_sync(hd_device *d, hd_error *err)
 {
     return d ? hd_accelerator_sync(d, err) : HD_OK;

@@ -64,6 +64,13 @@ hd_status hd_accelerator_read(hd_device *d, void *to, const void *from, size_t b
     return hd_accelerator_write(d, to, from, bytes, err);
 }
 
+hd_status hd_accelerator_copy(hd_device *d, const hd_copy *c, hd_error *err)
+{
+    (void)d;
+    (void)c;
+    return fail(err);
+}
+
 hd_status hd_accelerator_sync(hd_device *d, hd_error *err)
 {
     (void)d;

@@ -15,9 +15,10 @@ HD_BEGIN_C
 #define HD_JSON_MAX_DEPTH 200
 
 typedef enum hd_json_flags {
-    HD_JSON_STRICT = 0,      /* RFC 8259; integers beyond 64 bits are HD_ERR_FORMAT        */
-    HD_JSON_PYTHON = 1 << 0, /* also NaN, Infinity, -Infinity; big integers and -0 keep their digits */
-    HD_JSON_UNIQUE = 1 << 1  /* a name twice in one object is HD_ERR_FORMAT; else the last wins */
+    HD_JSON_STRICT = 0, /* RFC 8259; integers beyond 64 bits are HD_ERR_FORMAT        */
+    HD_JSON_PYTHON =
+        1 << 0, /* also NaN, Infinity, -Infinity; big integers and -0 keep their digits */
+    HD_JSON_UNIQUE = 1 << 1 /* a name twice in one object is HD_ERR_FORMAT; else the last wins */
 } hd_json_flags;
 
 /* Parses text [bytes].

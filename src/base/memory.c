@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static atomic_int   seals;
 static atomic_llong count;
@@ -34,6 +35,12 @@ void    hd_memory_seal(void) { atomic_fetch_add(&seals, 1); }
 void    hd_memory_unseal(void) { atomic_fetch_sub(&seals, 1); }
 int64_t hd_memory_count(void) { return atomic_load(&count); }
 void hd_memory_fail_at(int64_t n) { atomic_store(&fail_at, n > 0 ? atomic_load(&count) + n : 0); }
+
+int64_t hd_memory_machine_bytes(void)
+{
+    int64_t const pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && bytes > 0 ? pages * bytes : 0;
+}
 
 bool hd_size_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 bool hd_size_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }

@@ -28,6 +28,9 @@ int64_t hd_memory_count(void);
 /* Makes allocation number `n` from now (1 is the next) return NULL; 0 switches it off. */
 void hd_memory_fail_at(int64_t n);
 
+/* Bytes of memory that this machine has; 0 when the system does not say. */
+int64_t hd_memory_machine_bytes(void);
+
 /* a * b in *out; false when it does not fit. */
 bool hd_size_mul(size_t a, size_t b, size_t *out);
 bool hd_size_add(size_t a, size_t b, size_t *out);

@@ -6,7 +6,6 @@
 
 #include "checkpoint/safetensors_write.h"
 #include "engine/engine.h"
-#include "ops/hc_post.h"
 
 #define MAX_NAME 96
 
@@ -16,8 +15,10 @@ typedef struct tracer {
     int32_t       *next; /* [n] ids one place later */
     int32_t        n;
     hd_st_tensor  *list; /* [cap] what the file will hold, in the order of writing */
-    int32_t        used, cap, written;
+    int32_t        used, cap, written, n_steps;
+    int64_t        bytes;   /* written */
     float         *streams; /* [layers, n, m, d] */
+    void          *fetched; /* room for the largest output, on an accelerator */
     hd_st_writer   writer;
     hd_pool        pool;
 } tracer;
@@ -95,16 +96,29 @@ static hd_status put(tracer *t, const void *data, hd_error *err)
     const hd_st_tensor *const s = &t->list[t->written];
     if (!hd_st_tensor_bytes(s->dtype, s->rank, s->shape, &bytes))
         HD_FAIL(err, HD_ERR_LIMIT, "tensor %s is too large", s->name);
+    t->bytes += (int64_t)bytes;
     return hd_st_writer_put(&t->writer, t->written++, data, bytes, err);
 }
 
-/* The streams as a layer leaves them: the step that ends it is the FFN's hc_post. */
-static void keep_streams(tracer *t, const hd_step *step)
+/* The same for what a kernel wrote, which may be in an accelerator's memory. */
+static hd_status put_output(tracer *t, const void *data, hd_error *err)
 {
-    if (step->layer < 0 || strcmp(step->label, "hc_ffn_post") != 0) return;
-    const hd_hc_post_args *const a = step->args;
-    int64_t const                count = (int64_t)a->t * a->m * a->d;
-    memcpy(t->streams + step->layer * count, a->s, (size_t)count * sizeof *a->s);
+    size_t                    bytes = 0;
+    const hd_st_tensor *const s = &t->list[t->written];
+    if (!t->e->device || !hd_st_tensor_bytes(s->dtype, s->rank, s->shape, &bytes))
+        return put(t, data, err);
+    HD_TRY(hd_device_read(t->e->device, t->fetched, data, bytes, err));
+    return put(t, t->fetched, err);
+}
+
+/* The streams as a layer leaves them: the step that ends it is the FFN's hc_post, in place. */
+static hd_status keep_streams(tracer *t, const hd_step *step, hd_error *err)
+{
+    const hd_config *const c = t->e->model.config;
+    int64_t const          count = (int64_t)t->n * c->hc_mult * c->d_model;
+    if (step->layer < 0 || strcmp(step->label, "hc_ffn_post") != 0) return HD_OK;
+    return hd_device_read(t->e->device, t->streams + step->layer * count, t->e->pass.streams,
+                          (size_t)count * sizeof *t->streams, err);
 }
 
 static hd_status write_step(void *user, const hd_step *step, hd_error *err)
@@ -113,12 +127,28 @@ static hd_status write_step(void *user, const hd_step *step, hd_error *err)
     hd_operand    o[HD_MAX_OPERANDS];
     int32_t const n = step->kernel->op->describe(step->args, o);
     for (int32_t i = 0; i < n; i++)
-        if (o[i].role != HD_IN) HD_TRY(put(t, hd_operand_pointer(step->args, &o[i]), err));
-    keep_streams(t, step);
-    return HD_OK;
+        if (o[i].role != HD_IN) HD_TRY(put_output(t, hd_operand_pointer(step->args, &o[i]), err));
+    t->n_steps++;
+    return keep_streams(t, step, err);
 }
 
 /* ---- the run ---- */
+
+/* Room for the largest tensor, when outputs must be fetched first. */
+static hd_status prepare_fetching(tracer *t, hd_error *err)
+{
+    size_t largest = 0;
+    if (!t->e->device) return HD_OK;
+    for (int32_t i = 0; i < t->used; i++) {
+        size_t bytes = 0;
+        if (!hd_st_tensor_bytes(t->list[i].dtype, t->list[i].rank, t->list[i].shape, &bytes))
+            HD_FAIL(err, HD_ERR_LIMIT, "tensor %s is too large", t->list[i].name);
+        if (bytes > largest) largest = bytes;
+    }
+    t->fetched = hd_pool_alloc(&t->pool, largest);
+    if (!t->fetched) HD_FAIL(err, HD_ERR_MEMORY, "no memory to fetch %zu bytes", largest);
+    return HD_OK;
+}
 
 /* -1 when a logit is no number. */
 static int32_t greedy_token(const float *logits, int32_t n)
@@ -136,13 +166,13 @@ static hd_status run_all(tracer *t, const hd_pass_run *run, const hd_pass_run *m
 {
     int32_t const vocab = t->e->model.config->n_vocab;
     HD_TRY(hd_engine_run(t->e, run, err));
-    HD_TRY(put(t, t->e->pass.logits, err));
+    HD_TRY(put(t, t->e->logits, err));
     HD_TRY(put(t, t->streams, err));
-    out->greedy = greedy_token(t->e->pass.logits + (int64_t)(t->n - 1) * vocab, vocab);
+    out->greedy = greedy_token(t->e->logits + (int64_t)(t->n - 1) * vocab, vocab);
     if (!t->e->options.has_mtp) return HD_OK;
     t->next[t->n - 1] = out->greedy < 0 ? 0 : out->greedy;
     HD_TRY(hd_engine_run(t->e, mtp, err));
-    return put(t, t->e->pass.logits, err);
+    return put(t, t->e->logits, err);
 }
 
 static hd_status prepare(tracer *t, hd_error *err)
@@ -166,6 +196,7 @@ static hd_status trace(tracer *t, const char *path, hd_trace_result *out, hd_err
     mtp.is_mtp = true;
     mtp.next = t->next;
     HD_TRY(list_all(t, &run, &mtp, err));
+    HD_TRY(prepare_fetching(t, err));
     HD_TRY(hd_st_writer_begin(&t->writer, path,
                               &(hd_st_layout){.tensors = t->list, .n_tensors = t->used}, err));
     hd_status s = run_all(t, &run, &mtp, out, err);
@@ -196,8 +227,9 @@ hd_status hd_trace(hd_engine *e, const int32_t *ids, int32_t n, const char *path
     pthread_mutex_lock(&e->lock);
     *out = (hd_trace_result){0};
     hd_status const s = trace(&t, path, out, err);
-    out->n_tensors = t.used;
-    out->bytes = (int64_t)t.pool.bytes;
+    out->n_steps = t.n_steps;
+    out->n_tensors = t.written;
+    out->bytes = t.bytes;
     pthread_mutex_unlock(&e->lock);
     hd_pool_free(&t.pool);
     return s;

@@ -41,20 +41,29 @@ static hd_plan_slot *find_plan(hd_engine *e, const hd_pass_run *run)
     return NULL;
 }
 
+/* The place that was idle longest; a recorded plan keeps its own. */
+static hd_plan_slot *idle_slot(hd_engine *e)
+{
+    hd_plan_slot *slot = NULL;
+    for (int i = 0; i < HD_N_PLANS; i++)
+        if (!e->plans[i].graph && (!slot || e->plans[i].used < slot->used)) slot = &e->plans[i];
+    return slot;
+}
+
 /* The plan of this size, bound anew in the place that was idle longest when it is not there. */
 static hd_status prepare_plan(hd_engine *e, const hd_pass_run *run, hd_plan_slot **out,
                               hd_error *err)
 {
     hd_plan_slot *slot = find_plan(e, run);
     if (!slot) {
-        slot = &e->plans[0];
-        for (int i = 1; i < HD_N_PLANS; i++)
-            if (e->plans[i].used < slot->used) slot = &e->plans[i];
+        slot = idle_slot(e);
         slot->t = run->n;
         slot->rows = run->rows;
         slot->is_mtp = run->is_mtp;
         slot->meta.used = 0;
         slot->meta.failed = false;
+        hd_graph_free(slot->graph);
+        slot->graph = NULL;
         hd_arena_release(&e->act, e->act_mark);
         fill_plan(e, slot, &e->act);
         hd_status const s = finish_plan(slot, &e->act, err);
@@ -76,17 +85,59 @@ hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **o
     return HD_OK;
 }
 
+/* What the pass reads, from one buffer of the host to where kernels read it. */
+static hd_status send_ids(hd_engine *e, const hd_pass_run *run, hd_error *err)
+{
+    size_t const   bytes = (size_t)run->n * sizeof(int32_t);
+    int32_t *const token = e->ids, *const pos = token + e->options.chunk;
+    int32_t *const seq = pos + e->options.chunk, *const next = seq + e->options.chunk;
+    memcpy(token, run->tokens, bytes);
+    if (run->next) memcpy(next, run->next, bytes);
+    for (int32_t i = 0; i < run->n; i++) {
+        pos[i] = run->pos + i;
+        seq[i] = run->seq;
+    }
+    HD_TRY(hd_device_write(e->device, e->pass.token, token, bytes, err));
+    HD_TRY(hd_device_write(e->device, e->pass.pos, pos, bytes, err));
+    HD_TRY(hd_device_write(e->device, e->pass.seq, seq, bytes, err));
+    return run->next ? hd_device_write(e->device, e->pass.next, next, bytes, err) : HD_OK;
+}
+
+/* On the host e->logits is where the pass wrote them. */
+static hd_status fetch_logits(hd_engine *e, const hd_pass_run *run, hd_error *err)
+{
+    int32_t const rows = run->is_mtp || run->rows == HD_LOGITS_ALL ? run->n : 1;
+    size_t const  bytes = (size_t)rows * (size_t)e->model.config->n_vocab * sizeof *e->logits;
+    if (run->rows == HD_LOGITS_NONE) return hd_device_sync(e->device, err);
+    return hd_device_read(e->device, e->logits, e->pass.logits, bytes, err);
+}
+
 hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err)
 {
     hd_plan_slot *slot = NULL;
     HD_TRY(prepare_plan(e, run, &slot, err));
-    for (int32_t i = 0; i < run->n; i++) {
-        e->pass.token[i] = run->tokens[i];
-        e->pass.pos[i] = run->pos + i;
-        e->pass.seq[i] = run->seq;
-        if (run->next) e->pass.next[i] = run->next[i];
-    }
-    return hd_plan_run(&slot->plan, NULL, run->after, run->user, err);
+    HD_TRY(send_ids(e, run, err));
+    if (slot->graph && !run->after)
+        HD_TRY(hd_graph_launch(e->device, slot->graph, err));
+    else
+        HD_TRY(hd_plan_run(&slot->plan, hd_device_stream(e->device), run->after, run->user, err));
+    return fetch_logits(e, run, err);
+}
+
+/* Records the pass that decodes one token, so that a step is one launch.  It runs once before:
+ * what is loaded or set up on first use must not be part of the record. */
+static hd_status record_decoding(hd_engine *e, hd_error *err)
+{
+    int32_t const     token = 0;
+    hd_plan_slot     *slot = NULL;
+    hd_pass_run const run = {.tokens = &token, .n = 1, .rows = HD_LOGITS_LAST};
+    if (!e->device) return HD_OK;
+    HD_TRY(hd_engine_run(e, &run, err));
+    HD_TRY(prepare_plan(e, &run, &slot, err));
+    HD_TRY(hd_device_capture_begin(e->device, err));
+    hd_status const ran = hd_plan_run(&slot->plan, hd_device_stream(e->device), NULL, NULL, err);
+    hd_status const ended = hd_device_capture_end(e->device, &slot->graph, ran ? NULL : err);
+    return ran != HD_OK ? ran : ended;
 }
 
 /* ---- open ---- */
@@ -111,6 +162,8 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if (o->marks == 0) o->marks = DEFAULT_MARKS;
     if (o->marks < 0) o->marks = 0;
     if (o->marks > o->max_tokens / HD_CACHE_EDGE) o->marks = o->max_tokens / HD_CACHE_EDGE;
+    if ((size_t)o->kv > HD_KV_NVFP4)
+        HD_FAIL(err, HD_ERR_INVALID, "KV rows of kind %d: wanted 0 .. %d", (int)o->kv, HD_KV_NVFP4);
     if (!o->isa) o->isa = hd_cpu_isa();
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
@@ -118,15 +171,17 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     return HD_OK;
 }
 
-static hd_status own_arena(hd_arena *a, const char *what, hd_error *err)
+/* Memory for an arena that has measured, on the device (NULL: the host). */
+static hd_status own_arena(hd_device *d, hd_arena *a, const char *what, hd_error *err)
 {
     size_t const bytes = a->peak;
-    *a = (hd_arena){.base = hd_memory_alloc(bytes), .cap = bytes};
+    *a = (hd_arena){.base = hd_device_alloc(d, bytes), .cap = bytes};
     if (!a->base) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %s: %zu bytes", what, bytes);
     return HD_OK;
 }
 
-static hd_status bind_model(hd_engine *e, hd_error *err)
+/* The model without memory. */
+static hd_status describe_model(hd_engine *e, hd_error *err)
 {
     hd_model *const m = &e->model;
     *m = (hd_model){.config = e->weights->config, .weights = e->weights, .act = e->options.act};
@@ -137,16 +192,44 @@ static hd_status bind_model(hd_engine *e, hd_error *err)
                                 .head_dim = m->config->head_dim,
                                 .rope_dim = m->config->rope_dim,
                                 .index_dim = m->config->index_dim,
-                                .kv = e->options.kv};
+                                .kv = e->options.kv,
+                                .device = e->device};
     HD_TRY(hd_cache_check(&m->shape, err));
     m->caches =
         hd_pool_alloc(&e->weights->pool, ((size_t)m->config->n_layers + 1) * sizeof *m->caches);
     if (!m->caches) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the table of caches");
-    hd_model_bind_tables(m, &e->tables);
-    HD_TRY(own_arena(&e->tables, "tables", err));
-    hd_model_bind_tables(m, &e->tables);
+    return HD_OK;
+}
+
+/* Tables are computed on the host; an accelerator gets a copy. */
+static hd_status bind_tables(hd_engine *e, hd_error *err)
+{
+    hd_model *const m = &e->model;
+    hd_arena        host = {0};
+    hd_model_bind_tables(m, &host);
+    e->tables.peak = host.peak;
+    HD_TRY(own_arena(NULL, &host, "tables", err));
+    hd_model_bind_tables(m, &host);
+    if (!e->device) {
+        e->tables = host;
+        return HD_OK;
+    }
+    hd_status s = own_arena(e->device, &e->tables, "tables", err);
+    if (s == HD_OK) s = hd_device_write(e->device, e->tables.base, host.base, host.cap, err);
+    if (s == HD_OK) s = hd_device_sync(e->device, err);
+    m->freq = (float *)(void *)(e->tables.base + ((char *)m->freq - host.base));
+    m->freq_yarn = (float *)(void *)(e->tables.base + ((char *)m->freq_yarn - host.base));
+    hd_memory_free(host.base);
+    return s;
+}
+
+static hd_status bind_model(hd_engine *e, hd_error *err)
+{
+    hd_model *const m = &e->model;
+    HD_TRY(describe_model(e, err));
+    HD_TRY(bind_tables(e, err));
     hd_model_bind_caches(m, &e->kv);
-    HD_TRY(own_arena(&e->kv, "the KV cache", err));
+    HD_TRY(own_arena(e->device, &e->kv, "the KV cache", err));
     hd_model_bind_caches(m, &e->kv);
     return HD_OK;
 }
@@ -166,14 +249,26 @@ static hd_status measure_plans(hd_engine *e, hd_arena *act, size_t *meta_bytes, 
     return HD_OK;
 }
 
+/* The host's side of a pass. */
+static hd_status bind_io(hd_engine *e, hd_error *err)
+{
+    size_t const chunk = (size_t)e->options.chunk, vocab = (size_t)e->model.config->n_vocab;
+    e->ids = hd_device_alloc_pinned(e->device, 4 * chunk * sizeof *e->ids);
+    e->logits = e->device ? hd_device_alloc_pinned(e->device, chunk * vocab * sizeof *e->logits)
+                          : e->pass.logits;
+    if (!e->ids || !e->logits) HD_FAIL(err, HD_ERR_MEMORY, "no memory for ids and logits");
+    return HD_OK;
+}
+
 static hd_status bind_plans(hd_engine *e, hd_error *err)
 {
     size_t meta_bytes;
     hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
     HD_TRY(measure_plans(e, &e->act, &meta_bytes, err));
-    HD_TRY(own_arena(&e->act, "activations", err));
+    HD_TRY(own_arena(e->device, &e->act, "activations", err));
     hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
     e->act_mark = hd_arena_mark(&e->act);
+    HD_TRY(bind_io(e, err));
     e->meta = hd_memory_alloc(meta_bytes * HD_N_PLANS);
     if (!e->meta)
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for plans: %zu bytes", meta_bytes * HD_N_PLANS);
@@ -202,15 +297,32 @@ static void bind_session_parts(hd_engine *e, hd_arena *arena)
     }
 }
 
-static hd_status bind_sessions(hd_engine *e, hd_error *err)
+static hd_status alloc_sessions(hd_engine *e, hd_error *err)
 {
     size_t const n = (size_t)e->options.n_sessions;
     e->sessions = hd_memory_alloc(n * sizeof *e->sessions);
     if (!e->sessions) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu sessions", n);
+    return HD_OK;
+}
+
+static hd_status bind_sessions(hd_engine *e, hd_error *err)
+{
+    HD_TRY(alloc_sessions(e, err));
     bind_session_parts(e, &e->session_parts);
-    HD_TRY(own_arena(&e->session_parts, "sessions", err));
+    HD_TRY(own_arena(NULL, &e->session_parts, "sessions", err));
     bind_session_parts(e, &e->session_parts);
     return HD_OK;
+}
+
+/* Opens the accelerator when its kernels are asked for, and moves the weights there. */
+static hd_status place_weights(hd_engine *e, hd_error *err)
+{
+    if (!(e->options.isa & HD_ISA_DEVICE)) return HD_OK;
+    HD_TRY(hd_device_open(&e->device, err));
+    HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
+    HD_TRY(own_arena(e->device, &e->placed, "weights", err));
+    HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
+    return hd_device_sync(e->device, err);
 }
 
 static hd_status open_parts(hd_engine *e, hd_error *err)
@@ -226,9 +338,11 @@ static hd_status open_parts(hd_engine *e, hd_error *err)
     if (hd_tokenizer_vocab(e->tokenizer) > e->weights->config->n_vocab)
         HD_FAIL(err, HD_ERR_FORMAT, "%s: the tokenizer has %d ids, the model %d", model,
                 hd_tokenizer_vocab(e->tokenizer), e->weights->config->n_vocab);
+    HD_TRY(place_weights(e, err));
     HD_TRY(bind_model(e, err));
     HD_TRY(bind_plans(e, err));
-    return bind_sessions(e, err);
+    HD_TRY(bind_sessions(e, err));
+    return record_decoding(e, err);
 }
 
 hd_status hd_engine_open(hd_engine **out, const hd_options *opt, hd_error *err)
@@ -253,14 +367,84 @@ void hd_engine_close(hd_engine *e)
     hd_memory_free(e->sessions);
     hd_memory_free(e->session_parts.base);
     hd_memory_free(e->meta);
-    hd_memory_free(e->act.base);
-    hd_memory_free(e->kv.base);
-    hd_memory_free(e->tables.base);
+    for (int i = 0; i < HD_N_PLANS; i++) hd_graph_free(e->plans[i].graph);
+    if (e->device) hd_device_free_pinned(e->device, e->logits);
+    hd_device_free_pinned(e->device, e->ids);
+    hd_device_free(e->device, e->act.base);
+    hd_device_free(e->device, e->kv.base);
+    hd_device_free(e->device, e->tables.base);
+    hd_device_free(e->device, e->placed.base);
     hd_weights_close(e->weights);
     hd_tokenizer_close(e->tokenizer);
     hd_checkpoint_close(e->checkpoint);
+    hd_device_close(e->device);
     if (e->has_lock) pthread_mutex_destroy(&e->lock);
     hd_memory_free(e);
+}
+
+/* ---- memory, without taking it ---- */
+
+static int64_t cache_bytes(const hd_model *m, hd_cache_part part)
+{
+    int64_t bytes = 0;
+    for (int32_t l = 0; l <= m->config->n_layers; l++)
+        bytes += hd_cache_bytes(&m->caches[l], &m->shape, part);
+    return bytes;
+}
+
+/* One context: the same code as in opening, over arenas that only count. */
+static hd_status measure_context(hd_engine *e, hd_memory_use *out, hd_error *err)
+{
+    size_t meta_bytes;
+    e->tables = e->kv = e->act = e->session_parts = (hd_arena){0};
+    HD_TRY(check_options(&e->options, e->weights->config, e->weights, err));
+    HD_TRY(describe_model(e, err));
+    hd_model_bind_tables(&e->model, &e->tables);
+    hd_model_bind_caches(&e->model, &e->kv);
+    hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
+    HD_TRY(measure_plans(e, &e->act, &meta_bytes, err));
+    if (!e->sessions) HD_TRY(alloc_sessions(e, err));
+    bind_session_parts(e, &e->session_parts);
+    int64_t const marks = e->options.n_sessions * e->options.marks * hd_engine_mark_bytes(e);
+    *out = (hd_memory_use){.options = e->options,
+                           .weights = e->weights->bytes,
+                           .rows = cache_bytes(&e->model, HD_CACHE_ROWS),
+                           .rings = cache_bytes(&e->model, HD_CACHE_RINGS),
+                           .marks = marks,
+                           .sessions = (int64_t)e->session_parts.peak - marks,
+                           .activations = (int64_t)e->act.peak,
+                           .plans = (int64_t)(meta_bytes * HD_N_PLANS + e->tables.peak),
+                           .token = hd_model_token_bytes(&e->model)};
+    out->total =
+        out->weights + (int64_t)(e->kv.peak + e->act.peak + e->session_parts.peak) + out->plans;
+    return HD_OK;
+}
+
+static hd_status measure_all(hd_engine *e, const hd_options *opt, const int32_t *contexts,
+                             int32_t n, hd_memory_use *out, hd_error *err)
+{
+    HD_TRY(hd_checkpoint_open(&e->checkpoint, opt->model, &e->log, err));
+    HD_TRY(hd_weights_load(&e->weights, e->checkpoint, &e->log, err));
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = (hd_memory_use){0};
+        e->options = *opt;
+        e->options.max_tokens = contexts[i];
+        if (contexts[i] > e->weights->config->max_positions) continue;
+        HD_TRY(measure_context(e, &out[i], err));
+    }
+    return HD_OK;
+}
+
+hd_status hd_engine_measure(const hd_options *opt, const int32_t *contexts, int32_t n,
+                            hd_memory_use *out, hd_error *err)
+{
+    if (!opt->model) HD_FAIL(err, HD_ERR_INVALID, "no model named");
+    hd_engine *const e = hd_memory_alloc(sizeof *e);
+    if (!e) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the engine");
+    e->log = (hd_log){opt->log, opt->progress, opt->user};
+    hd_status const s = measure_all(e, opt, contexts, n, out, err);
+    hd_engine_close(e);
+    return s;
 }
 
 void hd_engine_info_get(const hd_engine *e, hd_engine_info *out)

@@ -19,7 +19,8 @@ typedef struct hd_plan_slot {
     bool           is_mtp;
     uint64_t       used; /* clock of the last use */
     hd_plan        plan;
-    hd_arena       meta; /* steps and args of this slot, fixed bytes */
+    hd_arena       meta;  /* steps and args of this slot, fixed bytes */
+    hd_graph      *graph; /* owned: the plan recorded, on an accelerator; NULL: not yet */
 } hd_plan_slot;
 
 /* The rings of a sequence as they were at a page edge. */
@@ -43,15 +44,19 @@ struct hd_session {
 #define HD_IO_BYTES 65536
 
 struct hd_engine {
-    hd_options      options; /* defaults filled in */
-    hd_log          log;
-    hd_checkpoint  *checkpoint;
-    hd_weights     *weights;
-    hd_tokenizer   *tokenizer;
-    hd_model        model;
-    hd_pass         pass;
-    hd_arena        tables, kv, act; /* bases owned */
-    size_t          act_mark;        /* where the buffers of a pass end and plans begin */
+    hd_options     options; /* defaults filled in */
+    hd_log         log;
+    hd_checkpoint *checkpoint;
+    hd_weights    *weights;
+    hd_tokenizer  *tokenizer;
+    hd_device     *device; /* owned; NULL: kernels run on the host */
+    hd_model       model;
+    hd_pass        pass;
+    hd_arena       tables, kv, act, placed; /* bases owned: device memory, where there is one;
+                                               placed: the weights there */
+    int32_t        *ids;      /* [4, chunk] owned: what the next pass reads, before it goes over */
+    float          *logits;   /* [chunk, n_vocab] what the last pass left, for the host to read   */
+    size_t          act_mark; /* where the buffers of a pass end and plans begin */
     hd_plan_slot    plans[HD_N_PLANS];
     char           *meta; /* owned: the plans' meta arenas */
     uint64_t        clock;
@@ -82,6 +87,24 @@ hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err);
  * bound until HD_N_PLANS others were asked for. */
 hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err);
 
+/* ---- memory ---- */
+
+/* Bytes that an engine takes, all its sessions together. */
+typedef struct hd_memory_use {
+    hd_options options; /* with the defaults filled in */
+    int64_t    weights; /* mapped from the files       */
+    int64_t    rows;    /* of the KV cache: grow with the context                  */
+    int64_t    rings;   /* of the KV cache: windows and open groups                */
+    int64_t    marks;   /* rings kept aside at page edges                          */
+    int64_t    sessions, activations, plans;
+    int64_t    total; /* all of them */
+    double     token; /* rows of one more token of context in one session */
+} hd_memory_use;
+/* What hd_engine_open would take with each of n contexts (0: the default one); reads headers
+ * only.  out [n]; an entry stays zero where the context is longer than the model's. */
+hd_status hd_engine_measure(const hd_options *opt, const int32_t *contexts, int32_t n,
+                            hd_memory_use *out, hd_error *err);
+
 /* ---- state of sequences ---- */
 
 /* Layers that have a cache in use, the MTP block's included. */
@@ -94,7 +117,7 @@ int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n)
 /* Room for one mark. */
 int64_t hd_engine_mark_bytes(const hd_engine *e);
 /* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */
-void hd_session_mark(hd_session *s, int32_t before);
+hd_status hd_session_mark(hd_session *s, int32_t before, hd_error *err);
 /* Replaces the session by a saved one, or leaves it as it is.  The engine is identified and
  * locked.  `what` names the bytes in messages. */
 hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, const char *what,

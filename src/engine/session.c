@@ -58,7 +58,7 @@ static void score_chunk(const hd_session *s, const int32_t *tokens, int32_t n, f
     int32_t const vocab = s->engine->model.config->n_vocab;
     for (int32_t i = 1; i < n; i++)
         logprob[i] =
-            log_probability(s->engine->pass.logits + (int64_t)(i - 1) * vocab, vocab, tokens[i]);
+            log_probability(s->engine->logits + (int64_t)(i - 1) * vocab, vocab, tokens[i]);
 }
 
 static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_logits_rows rows,
@@ -69,11 +69,11 @@ static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_
     HD_TRY(hd_engine_run(s->engine, &run, err));
     memcpy(s->tokens + s->length, tokens, (size_t)n * sizeof *tokens);
     s->length += n;
-    hd_session_mark(s, s->length - n);
+    HD_TRY(hd_session_mark(s, s->length - n, err));
     s->has_logits = rows != HD_LOGITS_NONE;
     if (!s->has_logits) return HD_OK;
     int64_t const vocab = s->engine->model.config->n_vocab;
-    const float  *last = s->engine->pass.logits + (rows == HD_LOGITS_ALL ? (n - 1) * vocab : 0);
+    const float  *last = s->engine->logits + (rows == HD_LOGITS_ALL ? (n - 1) * vocab : 0);
     memcpy(s->logits, last, (size_t)vocab * sizeof *last);
     return HD_OK;
 }

@@ -114,7 +114,7 @@ static hd_status put_range(saver *w, const hd_cache_range *r, hd_error *err)
     hd_cache_range         part = *r;
     for (; part.first < r->end; part.first = part.end) {
         part.end = r->end - part.first < most ? r->end : part.first + most;
-        hd_cache_get(&part, w->s->seq, e->io);
+        HD_TRY(hd_cache_get(&part, w->s->seq, e->io, err));
         HD_TRY(put(w, e->io, (size_t)hd_cache_range_bytes(&part), err));
     }
     return HD_OK;
@@ -236,17 +236,17 @@ static const uint8_t *take(void *to, const uint8_t *from, size_t bytes)
     return from + bytes;
 }
 
-static const uint8_t *take_rows(hd_session *s, hd_cache_part part, const uint8_t *from)
+static hd_status take_rows(hd_session *s, hd_cache_part part, const uint8_t **from, hd_error *err)
 {
     for (int32_t l = 0; l < hd_engine_layers(s->engine); l++) {
         hd_cache_range r[HD_CACHE_MAX_RANGES];
         int32_t const  count = hd_engine_ranges(s->engine, part, l, s->length, r);
         for (int32_t i = 0; i < count; i++) {
-            hd_cache_put(&r[i], s->seq, from);
-            from += hd_cache_range_bytes(&r[i]);
+            HD_TRY(hd_cache_put(&r[i], s->seq, *from, err));
+            *from += hd_cache_range_bytes(&r[i]);
         }
     }
-    return from;
+    return HD_OK;
 }
 
 hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, const char *what,
@@ -264,9 +264,8 @@ hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, con
     s->has_logits = (h.flags & HAS_LOGITS) != 0;
     const uint8_t *at = take(s->tokens, data + sizeof h, (size_t)h.n * sizeof *s->tokens);
     if (s->has_logits) at = take(s->logits, at, (size_t)h.n_vocab * sizeof *s->logits);
-    at = take_rows(s, HD_CACHE_RINGS, at);
-    take_rows(s, HD_CACHE_ROWS, at);
-    return HD_OK;
+    HD_TRY(take_rows(s, HD_CACHE_RINGS, &at, err));
+    return take_rows(s, HD_CACHE_ROWS, &at, err);
 }
 
 static hd_status restore(hd_session *s, const char *path, hd_error *err)

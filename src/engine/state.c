@@ -41,19 +41,19 @@ int64_t hd_engine_mark_bytes(const hd_engine *e)
 }
 
 /* Copies the rings of a sequence of n tokens out of the cache, or back into it. */
-static void move_rings(const hd_session *s, int32_t n, uint8_t *bytes, bool is_put)
+static hd_status move_rings(const hd_session *s, int32_t n, uint8_t *bytes, bool is_put,
+                            hd_error *err)
 {
     for (int32_t l = 0; l < hd_engine_layers(s->engine); l++) {
         hd_cache_range r[HD_CACHE_MAX_RANGES];
         int32_t const  count = hd_engine_ranges(s->engine, HD_CACHE_RINGS, l, n, r);
         for (int32_t i = 0; i < count; i++) {
-            if (is_put)
-                hd_cache_put(&r[i], s->seq, bytes);
-            else
-                hd_cache_get(&r[i], s->seq, bytes);
+            HD_TRY(is_put ? hd_cache_put(&r[i], s->seq, bytes, err)
+                          : hd_cache_get(&r[i], s->seq, bytes, err));
             bytes += hd_cache_range_bytes(&r[i]);
         }
     }
+    return HD_OK;
 }
 
 /* The mark that a new one replaces: an unused one, else the oldest. */
@@ -65,15 +65,17 @@ static hd_mark *oldest_mark(const hd_session *s)
     return m;
 }
 
-void hd_session_mark(hd_session *s, int32_t before)
+hd_status hd_session_mark(hd_session *s, int32_t before, hd_error *err)
 {
-    if (s->engine->options.marks <= 0) return;
+    if (s->engine->options.marks <= 0) return HD_OK;
     int32_t at = (before / HD_CACHE_EDGE + 1) * HD_CACHE_EDGE;
     for (; at <= s->length; at += HD_CACHE_EDGE) {
         hd_mark *const m = oldest_mark(s);
+        m->at = 0;
+        HD_TRY(move_rings(s, at, m->bytes, false, err));
         m->at = at;
-        move_rings(s, at, m->bytes, false);
     }
+    return HD_OK;
 }
 
 /* Forgets marks behind token n: the tokens that led there are gone. */
@@ -116,7 +118,7 @@ static hd_status rewind_to(hd_session *s, int32_t n, hd_error *err)
         print_marks(s, kept, sizeof kept);
         HD_FAIL(err, HD_ERR_LIMIT, "no state is kept at %d tokens; kept are: %s", n, kept);
     }
-    move_rings(s, n, m->bytes, true);
+    HD_TRY(move_rings(s, n, m->bytes, true, err));
     drop_marks(s, n);
     s->length = n;
     s->has_logits = false;
@@ -144,15 +146,17 @@ hd_status hd_session_rewind(hd_session *s, int32_t n, hd_error *err)
 
 /* ---- forks ---- */
 
-static void copy_rows(hd_session *to, const hd_session *from)
+static hd_status copy_rows(hd_session *to, const hd_session *from, hd_error *err)
 {
     for (int part = HD_CACHE_RINGS; part <= HD_CACHE_ROWS; part++)
         for (int32_t l = 0; l < hd_engine_layers(to->engine); l++) {
             hd_cache_range r[HD_CACHE_MAX_RANGES];
             int32_t const  count =
                 hd_engine_ranges(to->engine, (hd_cache_part)part, l, from->length, r);
-            for (int32_t i = 0; i < count; i++) hd_cache_copy(&r[i], to->seq, from->seq);
+            for (int32_t i = 0; i < count; i++)
+                HD_TRY(hd_cache_copy(&r[i], to->seq, from->seq, err));
         }
+    return HD_OK;
 }
 
 static void copy_marks(hd_session *to, const hd_session *from)
@@ -164,20 +168,26 @@ static void copy_marks(hd_session *to, const hd_session *from)
     }
 }
 
-hd_status hd_session_fork(hd_session *to, const hd_session *from, hd_error *err)
+static hd_status fork_from(hd_session *to, const hd_session *from, hd_error *err)
 {
-    const hd_engine *const e = from->engine;
-    if (to->engine != e) HD_FAIL(err, HD_ERR_INVALID, "sessions of two engines");
-    if (to == from) return HD_OK;
-    pthread_mutex_lock(&to->engine->lock);
-    copy_rows(to, from);
+    HD_TRY(copy_rows(to, from, err));
     copy_marks(to, from);
     memcpy(to->tokens, from->tokens, (size_t)from->length * sizeof *to->tokens);
-    memcpy(to->logits, from->logits, (size_t)e->model.config->n_vocab * sizeof *to->logits);
+    memcpy(to->logits, from->logits,
+           (size_t)from->engine->model.config->n_vocab * sizeof *to->logits);
     to->length = from->length;
     to->has_logits = from->has_logits;
-    pthread_mutex_unlock(&to->engine->lock);
     return HD_OK;
+}
+
+hd_status hd_session_fork(hd_session *to, const hd_session *from, hd_error *err)
+{
+    if (to->engine != from->engine) HD_FAIL(err, HD_ERR_INVALID, "sessions of two engines");
+    if (to == from) return HD_OK;
+    pthread_mutex_lock(&to->engine->lock);
+    hd_status const status = fork_from(to, from, err);
+    pthread_mutex_unlock(&to->engine->lock);
+    return status;
 }
 
 const int32_t *hd_session_tokens(const hd_session *s) { return s->tokens; }

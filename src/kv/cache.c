@@ -64,7 +64,7 @@ static hd_cache_pool bind_pool(const hd_cache_shape *s, int64_t cap, hd_row_layo
 {
     int64_t const pages = s->n_seq * hd_row_pages(&layout, cap);
     void *const   data = hd_arena_alloc(arena, (size_t)pages * (size_t)hd_row_page_bytes(&layout));
-    return (hd_cache_pool){data, layout, (int32_t)cap};
+    return (hd_cache_pool){data, layout, (int32_t)cap, s->device};
 }
 
 /* The window's ring fills its pages, since a partial one costs as much. */
@@ -140,18 +140,6 @@ int32_t hd_cache_ranges(const hd_layer_cache *c, const hd_cache_shape *shape, hd
     return 2;
 }
 
-/* Where a row of a sequence stands. */
-typedef struct row_place {
-    uint8_t *data, *scales;
-} row_place;
-
-static row_place find_row(const hd_cache_pool *p, int32_t seq, int32_t row)
-{
-    int64_t const at = hd_row_of(&p->layout, seq, p->cap, row % p->cap);
-    return (row_place){p->data + hd_row_data_at(&p->layout, at),
-                       p->data + hd_row_scale_at(&p->layout, at)};
-}
-
 int64_t hd_cache_row_bytes(const hd_cache_pool *p)
 {
     return hd_row_data_bytes(&p->layout) + hd_row_scale_bytes(&p->layout);
@@ -162,37 +150,78 @@ int64_t hd_cache_range_bytes(const hd_cache_range *r)
     return (r->end - r->first) * hd_cache_row_bytes(r->pool);
 }
 
-void hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out)
+/* Rows of a range that stand side by side: in one page, not across the end of a ring. */
+typedef struct row_run {
+    uint8_t *data, *scales; /* of the first row */
+    int32_t  n;
+} row_run;
+
+static row_run find_run(const hd_cache_pool *p, int32_t seq, int32_t row, int32_t end)
 {
-    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
-    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
-    for (int32_t q = r->first; q < r->end; q++, out += data + scales) {
-        row_place const p = find_row(r->pool, seq, q);
-        memcpy(out, p.data, data);
-        memcpy(out + data, p.scales, scales);
-    }
+    int32_t const place = row % p->cap, page = p->layout.page;
+    int64_t const at = hd_row_of(&p->layout, seq, p->cap, place);
+    int32_t       n = page - place % page;
+    if (n > p->cap - place) n = p->cap - place;
+    if (n > end - row) n = end - row;
+    return (row_run){p->data + hd_row_data_at(&p->layout, at),
+                     p->data + hd_row_scale_at(&p->layout, at), n};
 }
 
-void hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in)
+/* One of the two parts of a run's rows, data or scales: runs side by side in the pool, `pitch`
+ * apart in a run of bytes. */
+static hd_status copy_part(const hd_cache_pool *p, hd_copy_kind kind, uint8_t *in_pool,
+                           uint8_t *out, const size_t sizes[3], hd_error *err)
 {
-    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
-    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
-    for (int32_t q = r->first; q < r->end; q++, in += data + scales) {
-        row_place const p = find_row(r->pool, seq, q);
-        memcpy(p.data, in, data);
-        memcpy(p.scales, in + data, scales);
-    }
+    size_t const  width = sizes[0], pitch = sizes[1];
+    hd_copy const get = {HD_COPY_READ, out, in_pool, pitch, width, width, sizes[2]};
+    hd_copy const put = {HD_COPY_WRITE, in_pool, out, width, pitch, width, sizes[2]};
+    return width ? hd_device_copy(p->device, kind == HD_COPY_READ ? &get : &put, err) : HD_OK;
 }
 
-void hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq)
+/* All rows of a range, each its data and then its scales, out of the pool or into it. */
+static hd_status move_range(const hd_cache_range *r, int32_t seq, hd_copy_kind kind, uint8_t *bytes,
+                            hd_error *err)
 {
-    size_t const data = (size_t)hd_row_data_bytes(&r->pool->layout);
-    size_t const scales = (size_t)hd_row_scale_bytes(&r->pool->layout);
-    for (int32_t q = r->first; q < r->end; q++) {
-        row_place const to = find_row(r->pool, to_seq, q), from = find_row(r->pool, from_seq, q);
-        memcpy(to.data, from.data, data);
-        memcpy(to.scales, from.scales, scales);
+    const hd_cache_pool *const p = r->pool;
+    size_t const               data = (size_t)hd_row_data_bytes(&p->layout);
+    size_t const               scales = (size_t)hd_row_scale_bytes(&p->layout);
+    for (int32_t q = r->first; q < r->end;) {
+        row_run const run = find_run(p, seq, q, r->end);
+        size_t const  rows = (size_t)run.n, pitch = data + scales;
+        HD_TRY(copy_part(p, kind, run.data, bytes, (const size_t[]){data, pitch, rows}, err));
+        HD_TRY(copy_part(p, kind, run.scales, bytes + data, (const size_t[]){scales, pitch, rows},
+                         err));
+        bytes += rows * pitch;
+        q += run.n;
     }
+    return HD_OK;
+}
+
+hd_status hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out, hd_error *err)
+{
+    return move_range(r, seq, HD_COPY_READ, out, err);
+}
+
+hd_status hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in, hd_error *err)
+{
+    return move_range(r, seq, HD_COPY_WRITE, (uint8_t *)(uintptr_t)in, err);
+}
+
+hd_status hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq, hd_error *err)
+{
+    const hd_cache_pool *const p = r->pool;
+    size_t const               data = (size_t)hd_row_data_bytes(&p->layout);
+    size_t const               scales = (size_t)hd_row_scale_bytes(&p->layout);
+    for (int32_t q = r->first, n; q < r->end; q += n) {
+        row_run const to = find_run(p, to_seq, q, r->end), from = find_run(p, from_seq, q, r->end);
+        size_t const  rows = (size_t)to.n;
+        hd_copy const d = {HD_COPY_WITHIN, to.data, from.data, data, data, data, rows};
+        hd_copy const s = {HD_COPY_WITHIN, to.scales, from.scales, scales, scales, scales, rows};
+        HD_TRY(hd_device_copy(p->device, &d, err));
+        if (scales) HD_TRY(hd_device_copy(p->device, &s, err));
+        n = to.n;
+    }
+    return HD_OK;
 }
 
 /* ---- costs ---- */

@@ -1,7 +1,7 @@
 #ifndef HD_KV_CACHE_H
 #define HD_KV_CACHE_H
 
-#include "base/memory.h"
+#include "base/device.h"
 #include "kv/row.h"
 
 /* The state of sequences between passes, layer by layer; the only place that knows what a
@@ -27,7 +27,8 @@ typedef struct hd_cache_pool {
     uint8_t *data; /* [n_seq, pages, page_bytes], owned by the arena given to hd_cache_bind;
                       NULL while measuring */
     hd_row_layout layout;
-    int32_t       cap; /* rows of a sequence */
+    int32_t       cap;    /* rows of a sequence   */
+    hd_device    *device; /* where data is, or NULL */
 } hd_cache_pool;
 
 typedef struct hd_layer_cache {
@@ -38,11 +39,12 @@ typedef struct hd_layer_cache {
 } hd_layer_cache;
 
 typedef struct hd_cache_shape {
-    int32_t n_seq;      /* sequences at once                  */
-    int32_t max_tokens; /* longest sequence                   */
-    int32_t chunk;      /* most tokens of a sequence in a pass */
-    int32_t window, head_dim, rope_dim, index_dim;
-    hd_kv   kv; /* never HD_KV_DEFAULT */
+    int32_t    n_seq;      /* sequences at once                  */
+    int32_t    max_tokens; /* longest sequence                   */
+    int32_t    chunk;      /* most tokens of a sequence in a pass */
+    int32_t    window, head_dim, rope_dim, index_dim;
+    hd_kv      kv;     /* never HD_KV_DEFAULT */
+    hd_device *device; /* NULL: the host */
 } hd_cache_shape;
 
 /* Whether rows of these dimensions can be kept in the format that the shape asks for.
@@ -75,9 +77,10 @@ int32_t hd_cache_ranges(const hd_layer_cache *c, const hd_cache_shape *shape, hd
 /* Rows as a run of bytes, each row's data and then its scales. */
 int64_t hd_cache_row_bytes(const hd_cache_pool *p);
 int64_t hd_cache_range_bytes(const hd_cache_range *r);
-void    hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out);
-void    hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in);
-void    hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq);
+/* A failure of the device leaves the target undefined and is returned. */
+hd_status hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out, hd_error *err);
+hd_status hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in, hd_error *err);
+hd_status hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq, hd_error *err);
 
 /* ---- what it costs ---- */
 
