@@ -7,6 +7,7 @@
 #include "cli/model_options.h"
 #include "cli/question.h"
 #include "cli/sampling_options.h"
+#include "doctor/memory_report.h"
 
 const char hd_help_run[] =
     "usage: hadal run MODEL [-p TEXT | --messages FILE] [options]\n"
@@ -18,14 +19,17 @@ const char hd_help_run[] =
     "  --json            one JSON object instead: text, reasoning, tool_calls, unparsed, ids,\n"
     "                    logprobs, finish_reason, prompt_ids, usage, timings, act\n"
     "  --logprobs N      with --json: N likeliest tokens beside each one drawn, 0 .. 20\n"
-    "\n" HD_HELP_SIZE_OPTIONS HD_HELP_MODEL_OPTIONS "\n"
+    "\n" HD_HELP_SIZE_OPTIONS HD_HELP_MODEL_OPTIONS
+    "  --memory          instead of an answer, what the model takes in this context, part by\n"
+    "                    part, and which contexts fit this machine\n"
+    "\n"
     "An answer is drawn greedily unless --temp says otherwise, so it is the same each time.\n";
 
 typedef struct run_job {
     hd_model_options    model;
     hd_question         question;
     hd_sampling_options drawing;
-    bool                is_json;
+    bool                is_json, is_memory;
     int32_t             n_top; /* -1: not given */
 
     hd_screen          screen;
@@ -47,6 +51,7 @@ static int read_arguments(run_job *j, int argc, char **argv)
     hd_option       drawing[HD_N_SAMPLING_OPTIONS], sizes[HD_N_SIZE_OPTIONS];
     hd_option const own[] = {
         {.name = "--json", .flag = &j->is_json},
+        {.name = "--memory", .flag = &j->is_memory},
         {.name = "--logprobs", .number = &j->n_top, .most = HD_MAX_TOP_LOGPROBS},
         {.name = NULL}};
     j->n_top = -1;
@@ -64,7 +69,10 @@ static int read_arguments(run_job *j, int argc, char **argv)
     if (j->n_top >= 0 && !j->is_json) return hd_cli_misuse("run", "--logprobs needs --json");
     if (j->question.is_raw && j->drawing.stop.n > 0)
         return hd_cli_misuse("run", "--raw has no answer in which --stop could be found");
-    return hd_question_check(&j->question, "run");
+    if (!j->is_memory) return hd_question_check(&j->question, "run");
+    if (j->question.text || j->question.messages || j->is_json)
+        return hd_cli_misuse("run", "--memory answers nothing: no -p, --messages or --json");
+    return -1;
 }
 
 /* ---- the JSON object ---- */
@@ -121,16 +129,13 @@ static hd_status generate(run_job *j, hd_error *err)
     j->answer.screen = &j->screen;
     j->answer.is_shown = !j->is_json;
     j->answer.has_probs = j->is_json;
-    hd_generate_options const o = {.sampling = j->drawing.sampling,
-                                   .max_new = j->drawing.max_new,
-                                   .n_top = j->n_top > 0 ? j->n_top : 0,
-                                   .is_raw = j->question.is_raw,
-                                   .start = j->asked.start,
-                                   .has_tools = j->asked.has_tools,
-                                   .stop = j->drawing.stop.texts,
-                                   .n_stop = j->drawing.stop.n,
-                                   .on_event = hd_answer_on_event,
-                                   .user = &j->answer};
+    hd_generate_options o = hd_sampling_options_generate(&j->drawing);
+    o.n_top = j->n_top > 0 ? j->n_top : 0;
+    o.is_raw = j->question.is_raw;
+    o.start = j->asked.start;
+    o.has_tools = j->asked.has_tools;
+    o.on_event = hd_answer_on_event;
+    o.user = &j->answer;
     hd_status const s = hd_generate(j->session, j->asked.ids, j->asked.n, &o, &j->result, err);
     hd_answer_end(&j->answer, j->question.is_raw);
     HD_TRY(s);
@@ -151,8 +156,22 @@ static void report(run_job *j)
         r->new_s, per_second(r->n_new, r->new_s), hd_finish_name(r->finish));
 }
 
+static hd_status print_memory(run_job *j, hd_error *err)
+{
+    hd_buffer        out = {0};
+    hd_options const o = hd_model_options_engine(&j->model, &j->screen);
+    hd_status        s = hd_memory_report(&out, &o, err);
+    hd_screen_progress(&j->screen, "", 1, 1);
+    if (s == HD_OK && out.failed)
+        s = hd_error_set(err, HD_ERR_MEMORY, -1, "no memory for the report");
+    if (s == HD_OK) hd_stdout_write(out.data, out.used);
+    hd_buffer_free(&out);
+    return s;
+}
+
 static hd_status run(run_job *j, hd_error *err)
 {
+    if (j->is_memory) return print_memory(j, err);
     HD_TRY(hd_question_read(&j->question, &j->source, err));
     HD_TRY(open_model(j, err));
     HD_TRY(hd_question_encode(&j->question, &j->source, j->engine, &j->asked, err));

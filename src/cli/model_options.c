@@ -4,11 +4,14 @@
 
 /* In the order of hd_act. */
 static const char *const acts[] = {"default", "exact", "official", "nvfp4", NULL};
+/* In the order of hd_kv. */
+static const char *const kvs[] = {"default", "f32", "bf16", "fp8", "nvfp4", NULL};
 
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS])
 {
     hd_option const list[HD_N_MODEL_OPTIONS] = {
         {.name = "--act", .choice = &m->act, .choices = acts},
+        {.name = "--kv", .choice = &m->kv, .choices = kvs},
         {.name = "--isa", .isa = &m->isa},
         {.name = "--quiet", .flag = &m->is_quiet},
         {.name = "--verbose", .flag = &m->is_verbose},
@@ -38,23 +41,29 @@ static void describe(const hd_model_options *m, const hd_engine *e, hd_screen *s
     hd_screen_note(screen, "%d layers%s, %d ids, context %d, dialect %s", info.n_layers,
                    info.has_mtp ? " and an MTP block" : "", info.n_vocab, info.max_tokens,
                    info.dialect == HD_DIALECT_GA ? "ga" : "preview");
-    hd_screen_note(screen, "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB",
+    hd_screen_note(screen, "memory: weights %.1f MiB, KV cache %.1f MiB (%s), activations %.1f MiB",
                    (double)info.weight_bytes / mib, (double)info.kv_bytes / mib,
-                   (double)info.act_bytes / mib);
+                   hd_kv_name(info.kv), (double)info.act_bytes / mib);
+}
+
+hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen)
+{
+    return (hd_options){.model = m->model,
+                        .act = (hd_act)m->act,
+                        .kv = (hd_kv)m->kv,
+                        .max_tokens = m->context,
+                        .chunk = m->chunk,
+                        .has_mtp = m->has_mtp,
+                        .isa = m->isa,
+                        .log = hd_screen_on_log,
+                        .progress = hd_screen_on_progress,
+                        .user = screen};
 }
 
 hd_status hd_model_options_open(const hd_model_options *m, hd_screen *screen, hd_engine **out,
                                 hd_error *err)
 {
-    hd_options const o = {.model = m->model,
-                          .act = (hd_act)m->act,
-                          .max_tokens = m->context,
-                          .chunk = m->chunk,
-                          .has_mtp = m->has_mtp,
-                          .isa = m->isa,
-                          .log = hd_screen_on_log,
-                          .progress = hd_screen_on_progress,
-                          .user = screen};
+    hd_options const o = hd_model_options_engine(m, screen);
     hd_status const  s = hd_engine_open(out, &o, err);
     hd_screen_progress(screen, "", 1, 1);
     if (s == HD_OK) describe(m, *out, screen);

@@ -11,6 +11,7 @@ HD_BEGIN_C
 typedef struct hd_model_options {
     const char *model; /* the operand */
     int         act;   /* an hd_act */
+    int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
     uint32_t    isa; /* 0: all that this machine has */
     bool        has_mtp;
@@ -21,6 +22,7 @@ typedef struct hd_model_options {
 #define HD_HELP_MODEL_OPTIONS                                                                   \
     "  --act MODE        roundings of activations: exact, official, nvfp4, or default, which\n" \
     "                    is what the checkpoint was made for\n"                                 \
+    "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
     "  --isa LIST        kernel families: ref, avx2, avx512, or all (the default)\n"            \
     "  --quiet           nothing on standard error but errors\n"                                \
     "  --verbose         also what was loaded, memory and speed, on standard error\n"
@@ -28,12 +30,14 @@ typedef struct hd_model_options {
     "  --context N       most tokens of a sequence; default 4096, or the model's if less\n" \
     "  --chunk N         most tokens read in one pass; default 128\n"
 
-#define HD_N_MODEL_OPTIONS 5 /* with the end of the list */
+#define HD_N_MODEL_OPTIONS 6 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
 /* The sizes, for verbs where the user chooses them. */
 #define HD_N_SIZE_OPTIONS 3
 void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS]);
 
+/* The engine's options that these are; messages go to the screen. */
+hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen);
 /* Opens the engine and tells on the screen what runs.
  * owns     *out is the caller's: hd_engine_close */
 hd_status hd_model_options_open(const hd_model_options *m, hd_screen *screen, hd_engine **out,

@@ -115,12 +115,46 @@ static void smaller_rows_stay_near(void **state)
     assert_true(bf16 < 0.02 && fp8 < 0.06 && nvfp4 < 0.12);
 }
 
+/* The report on memory and what an engine then takes are the same numbers; caches differ by the
+ * alignment of their pools. */
+static void is_measured_as_it_opens(void **state)
+{
+    int32_t const    contexts[] = {1000, 2000000};
+    hd_options const o = {.model = DEMO, .kv = HD_KV_FP8, .max_tokens = 1000, .n_sessions = 2};
+    hd_memory_use    use[2];
+    hd_error         err = {0};
+    hd_engine       *e = NULL;
+    hd_engine_info   info;
+    (void)state;
+    if (hd_engine_measure(&o, contexts, 2, use, &err) != HD_OK) fail_msg("%s", err.message);
+    assert_int_equal(hd_engine_open(&e, &o, NULL), HD_OK);
+    hd_engine_info_get(e, &info);
+    assert_int_equal(use[0].weights, info.weight_bytes);
+    assert_int_equal(use[0].activations, info.act_bytes);
+    assert_true(use[0].token == info.token_bytes);
+    assert_in_range(info.kv_bytes - use[0].rows - use[0].rings, 0, 100 * HD_ALIGN);
+    assert_int_equal(use[0].marks, 2 * 3 * hd_engine_mark_bytes(e));
+    assert_int_equal(use[1].total, 0); /* longer than the model's context */
+    hd_engine_close(e);
+}
+
+static void refuses_unknown_formats(void **state)
+{
+    hd_options const o = {.model = DEMO, .kv = (hd_kv)9};
+    hd_error         err = {0};
+    hd_engine       *e = NULL;
+    (void)state;
+    assert_int_equal(hd_engine_open(&e, &o, &err), HD_ERR_INVALID);
+    assert_string_equal(err.message, "KV rows of kind 9: wanted 0 .. 4");
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_CASES + 2] = {cmocka_unit_test(official_rows_are_fp8_rows),
-                                            cmocka_unit_test(smaller_rows_stay_near)};
+    struct CMUnitTest tests[N_CASES + 4] = {
+        cmocka_unit_test(official_rows_are_fp8_rows), cmocka_unit_test(smaller_rows_stay_near),
+        cmocka_unit_test(is_measured_as_it_opens), cmocka_unit_test(refuses_unknown_formats)};
     for (int32_t i = 0; i < N_CASES; i++)
-        tests[2 + i] = (struct CMUnitTest){cases[i].name, test_prefill, NULL, NULL,
+        tests[4 + i] = (struct CMUnitTest){cases[i].name, test_prefill, NULL, NULL,
                                            (void *)(uintptr_t)&cases[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
