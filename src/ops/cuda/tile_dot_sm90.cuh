@@ -351,7 +351,9 @@ static __device__ __forceinline__ void hd_split_eight(const float v[8], float in
         int const   to = i < 4 ? 2 * i : 2 * (i - 4) + 1; /* pairs (i, i + 4) */
         float const x = v[i] * inverse;
         high[to] = __float2half_rn(x);
-        low[to] = __float2half_rn((x - __half2float(high[to])) * 2048.0f);
+        /* Infinity is all in the high half: what is left of it would be NaN. */
+        float const rest = isinf(x) ? 0.0f : (x - __half2float(high[to])) * 2048.0f;
+        low[to] = __float2half_rn(rest);
     }
     uint4 *const at = out + (o / 4) * (8 * n_tokens) + o % 4;
     at[(2 * q) * 4] = *(const uint4 *)high;
