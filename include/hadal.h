@@ -309,19 +309,32 @@ hd_status hd_session_restore(hd_session *s, const char *path, hd_error *err);
 
 /* ---- sampling ------------------------------------------------------------------------ */
 
+typedef struct hd_logit_bias {
+    int32_t id;
+    float   bias; /* -100 .. 100, added to the logit; of one id they add up */
+} hd_logit_bias;
+
+/* All zero: greedy.  A draw first changes the logits, then filters: + bias; repetition_penalty
+ * divides those above 0 and multiplies those below for each id of the sequence, its prompt too;
+ * presence_penalty is subtracted for each id drawn before, frequency_penalty as often as it was. */
 typedef struct hd_sampling {
-    float    temperature; /* 0: greedy, ties to the lowest id */
-    int32_t  top_k;       /* 0: all                           */
-    float    top_p;       /* 0 or 1: all                      */
-    float    min_p;       /* 0: none; share of the best       */
-    uint64_t seed;        /* same seed, same tokens           */
+    float                temperature;        /* 0: greedy, ties to the lowest id */
+    int32_t              top_k;              /* 0: all                           */
+    float                top_p;              /* 0 or 1: all                      */
+    float                min_p;              /* 0: none; share of the best       */
+    uint64_t             seed;               /* same seed, same tokens           */
+    float                presence_penalty;   /* -2 .. 2                          */
+    float                frequency_penalty;  /* -2 .. 2                          */
+    float                repetition_penalty; /* 0 or 1: none; up to 100          */
+    const hd_logit_bias *bias;               /* [n_bias]                         */
+    int32_t              n_bias;
 } hd_sampling;
 
 #define HD_MAX_TOP_LOGPROBS 20
 
 typedef struct hd_token_prob {
     int32_t id;
-    float   logprob; /* natural logarithm, of the raw distribution before temperature */
+    float   logprob; /* natural logarithm, of the raw distribution before changes and temperature */
 } hd_token_prob;
 
 typedef struct hd_sampled {
@@ -330,12 +343,24 @@ typedef struct hd_sampled {
     int32_t       n_top;
 } hd_sampled;
 
-/* Picks a token from logits [n].  `step` is the number of tokens drawn before: draw k of a
- * seed is a pure function of both.  n_top asks for that many alternatives.
- * scratch  [n] caller's
+/* What a token is drawn from. */
+typedef struct hd_draw {
+    const float   *logits; /* [n] */
+    int32_t        n;
+    int32_t        n_top;            /* alternatives wanted */
+    uint64_t       step;             /* draw number `step` of a seed is a pure function of both */
+    const int32_t *past;             /* [n_past] the sequence: a prompt, then what was drawn */
+    int32_t        n_past, n_prompt; /* n_past = n_prompt + drawn */
+    const int32_t *banned;           /* [n_banned] ids that must not be drawn */
+    int32_t        n_banned;
+    int32_t       *scratch; /* [n] caller's */
+    float         *changed; /* [n] caller's; NULL is fine while nothing changes the logits */
+} hd_draw;
+
+/* Picks a token.
  * returns  HD_ERR_NUMERIC naming the first NaN or infinite logit; HD_ERR_INVALID            */
-hd_status hd_sample(hd_sampled *out, const float *logits, int32_t n, const hd_sampling *sampling,
-                    uint64_t step, int32_t n_top, int32_t *scratch, hd_error *err);
+hd_status hd_sample(hd_sampled *out, const hd_sampling *sampling, const hd_draw *draw,
+                    hd_error *err);
 
 /* ---- generation ------------------------------------------------------------------------ */
 
@@ -346,9 +371,12 @@ typedef struct hd_generate_event {
 /* Returns false to stop: the result then says HD_ERR_CANCELLED, the session stays usable. */
 typedef bool hd_generate_fn(void *user, const hd_generate_event *e);
 
+#define HD_MAX_STOP_IDS 64
+
 typedef struct hd_generate_options {
     hd_sampling        sampling;
     int32_t            max_new; /* most tokens to draw; 0: up to the end of the context       */
+    int32_t            min_new; /* ids that end the answer are not among the first min_new    */
     int32_t            n_top;   /* alternatives reported with each token                      */
     bool               is_raw;  /* no parser: bytes of all tokens but EOS come as CONTENT     */
     bool               ignore_eos;
@@ -356,18 +384,20 @@ typedef struct hd_generate_options {
     bool               has_tools;
     const char *const *stop;
     int32_t            n_stop;
+    const int32_t     *stop_ids;   /* [n_stop_ids] end the answer as EOS does                 */
+    int32_t            n_stop_ids; /* at most HD_MAX_STOP_IDS                                 */
     hd_generate_fn    *on_event;
     void              *user;
 } hd_generate_options;
 
 typedef struct hd_generate_result {
     hd_finish finish;
-    int32_t   n_prompt, n_new; /* tokens evaluated as prompt; tokens drawn, EOS included */
+    int32_t   n_prompt, n_new; /* tokens evaluated as prompt; tokens drawn, the end included */
     double    prompt_s, new_s; /* seconds of each                                        */
 } hd_generate_result;
 
-/* Evaluates the prompt and draws tokens until EOS, a stop string or a limit.  Drawn tokens
- * are part of the session afterwards, except the last.  Unlike evaluation, generation may
+/* Evaluates the prompt and draws tokens until EOS, a stop id, a stop string or a limit.  Drawn
+ * tokens are part of the session afterwards, except the last.  Unlike evaluation, generation may
  * allocate: its parser holds back what may still become a call, however long that gets, and
  * HD_ERR_MEMORY leaves the session usable.                                                 */
 hd_status hd_generate(hd_session *s, const int32_t *prompt, int32_t n_prompt,

@@ -118,16 +118,13 @@ static hd_status read_prompt(chat *c, const int32_t *ids, int32_t n, hd_error *e
 
 static hd_status generate(chat *c, const hd_asked *asked, hd_error *err)
 {
-    const int32_t *const      last = &asked->ids[asked->n - 1];
-    hd_generate_result        result;
-    hd_generate_options const o = {.sampling = c->drawing.sampling,
-                                   .max_new = c->drawing.max_new,
-                                   .start = asked->start,
-                                   .stop = c->drawing.stop.texts,
-                                   .n_stop = c->drawing.stop.n,
-                                   .on_event = hd_answer_on_event,
-                                   .user = &c->answer};
-    hd_status const           s = hd_generate(c->session, last, 1, &o, &result, err);
+    const int32_t *const last = &asked->ids[asked->n - 1];
+    hd_generate_result   result;
+    hd_generate_options  o = hd_sampling_options_generate(&c->drawing);
+    o.start = asked->start;
+    o.on_event = hd_answer_on_event;
+    o.user = &c->answer;
+    hd_status const s = hd_generate(c->session, last, 1, &o, &result, err);
     hd_answer_end(&c->answer, false);
     if (s == HD_OK && result.finish == HD_FINISH_LENGTH)
         hd_screen_note(&c->screen, "the answer was cut at a limit");

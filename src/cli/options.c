@@ -41,6 +41,46 @@ static int read_real(const hd_command *c, const hd_option *o, const char *value)
     return READ_ON;
 }
 
+static int refuse_more(const hd_command *c, const hd_option *o, int most)
+{
+    return hd_cli_misuse(c->verb, "%s may be given %d times", o->name, most);
+}
+
+/* An id that ends where `end` says; false when it is none. */
+static bool parse_id(const char *value, const char *end, int32_t *id)
+{
+    char *stop = NULL;
+    errno = 0;
+    long const n = strtol(value, &stop, 10);
+    *id = (int32_t)n;
+    return isdigit((unsigned char)*value) && stop == end && !errno && n <= INT32_MAX;
+}
+
+static int read_id(const hd_command *c, const hd_option *o, const char *value)
+{
+    int32_t id;
+    if (!parse_id(value, value + strlen(value), &id))
+        return hd_cli_misuse(c->verb, "%s '%s': wanted an id 0 .. %d", o->name, value, INT32_MAX);
+    if (o->ids->n == HD_MAX_IDS) return refuse_more(c, o, HD_MAX_IDS);
+    o->ids->ids[o->ids->n++] = id;
+    return READ_ON;
+}
+
+static int read_bias(const hd_command *c, const hd_option *o, const char *value)
+{
+    const char *const equals = strchr(value, '=');
+    char             *end = NULL;
+    int32_t           id = 0;
+    double const      x = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || !parse_id(value, equals, &id) || !starts_number(equals + 1) || *end ||
+        !(x >= o->least && x <= o->most))
+        return hd_cli_misuse(c->verb, "%s '%s': wanted ID=VALUE, an id and a number %g .. %g",
+                             o->name, value, o->least, o->most);
+    if (o->biases->n == HD_MAX_BIASES) return refuse_more(c, o, HD_MAX_BIASES);
+    o->biases->items[o->biases->n++] = (hd_logit_bias){id, (float)x};
+    return READ_ON;
+}
+
 static int read_seed(const hd_command *c, const hd_option *o, const char *value)
 {
     char *end = NULL;
@@ -82,8 +122,7 @@ static int read_text(const hd_command *c, const hd_option *o, const char *value)
         *o->text = value;
         return READ_ON;
     }
-    if (o->list->n == HD_MAX_TEXTS)
-        return hd_cli_misuse(c->verb, "%s may be given %d times", o->name, HD_MAX_TEXTS);
+    if (o->list->n == HD_MAX_TEXTS) return refuse_more(c, o, HD_MAX_TEXTS);
     o->list->texts[o->list->n++] = value;
     return READ_ON;
 }
@@ -95,6 +134,8 @@ static int read_value(const hd_command *c, const hd_option *o, const char *value
     if (o->seed) return read_seed(c, o, value);
     if (o->isa) return read_isa(c, o, value);
     if (o->choice) return read_choice(c, o, value);
+    if (o->ids) return read_id(c, o, value);
+    if (o->biases) return read_bias(c, o, value);
     return read_text(c, o, value);
 }
 

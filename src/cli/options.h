@@ -15,12 +15,28 @@ typedef struct hd_text_list {
     int32_t     n;
 } hd_text_list;
 
+/* Ids of tokens; whether the vocabulary has them is the engine's to say. */
+#define HD_MAX_IDS 64
+typedef struct hd_id_list {
+    int32_t ids[HD_MAX_IDS];
+    int32_t n;
+} hd_id_list;
+
+/* ID=VALUE, VALUE being least .. most. */
+#define HD_MAX_BIASES 300
+typedef struct hd_bias_list {
+    hd_logit_bias items[HD_MAX_BIASES];
+    int32_t       n;
+} hd_bias_list;
+
 /* One option; exactly one of the pointers says what it is and where it goes. */
 typedef struct hd_option {
     const char        *name; /* "--temp"; NULL ends a list */
     bool              *flag; /* takes no value */
     const char       **text; /* borrowed from argv */
     hd_text_list      *list;
+    hd_id_list        *ids;
+    hd_bias_list      *biases;
     int32_t           *number;  /* least .. most */
     float             *real;    /* least .. most */
     uint64_t          *seed;    /* any */

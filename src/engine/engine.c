@@ -289,6 +289,7 @@ static void bind_session_parts(hd_engine *e, hd_arena *arena)
         s->tokens = hd_arena_alloc(arena, (size_t)e->options.max_tokens * sizeof *s->tokens);
         s->logits = hd_arena_alloc(arena, vocab * sizeof *s->logits);
         s->scratch = hd_arena_alloc(arena, vocab * sizeof *s->scratch);
+        s->changed = hd_arena_alloc(arena, vocab * sizeof *s->changed);
         s->marks = hd_arena_alloc(arena, (size_t)marks * sizeof *s->marks);
         for (int32_t m = 0; m < marks; m++) {
             uint8_t *const bytes = hd_arena_alloc(arena, (size_t)hd_engine_mark_bytes(e));

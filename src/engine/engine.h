@@ -37,6 +37,7 @@ struct hd_session {
     int32_t   *tokens;  /* [max_tokens] those evaluated   */
     float     *logits;  /* [n_vocab] after the last token */
     int32_t   *scratch; /* [n_vocab] for the sampler      */
+    float     *changed; /* [n_vocab] likewise             */
     hd_mark   *marks;   /* [options.marks]                */
 };
 

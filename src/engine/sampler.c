@@ -1,11 +1,13 @@
 #include "engine/sampler.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 /* Picks tokens from logits.  Everything is a pure function of its arguments, so the same seed
  * gives the same tokens whoever else is served. */
 
-hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, hd_error *err)
+static hd_status check_filters(const hd_sampling *s, hd_error *err)
 {
     if (!(s->temperature >= 0) || !isfinite(s->temperature))
         HD_FAIL(err, HD_ERR_INVALID, "temperature %g: wanted 0 or more", (double)s->temperature);
@@ -14,6 +16,44 @@ hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, hd_error *err)
     if (!(s->min_p >= 0 && s->min_p <= 1))
         HD_FAIL(err, HD_ERR_INVALID, "min_p %g: wanted 0 .. 1", (double)s->min_p);
     if (s->top_k < 0) HD_FAIL(err, HD_ERR_INVALID, "top_k %d: wanted 0 or more", s->top_k);
+    return HD_OK;
+}
+
+static hd_status check_penalties(const hd_sampling *s, hd_error *err)
+{
+    if (!(s->presence_penalty >= -2 && s->presence_penalty <= 2))
+        HD_FAIL(err, HD_ERR_INVALID, "presence_penalty %g: wanted -2 .. 2",
+                (double)s->presence_penalty);
+    if (!(s->frequency_penalty >= -2 && s->frequency_penalty <= 2))
+        HD_FAIL(err, HD_ERR_INVALID, "frequency_penalty %g: wanted -2 .. 2",
+                (double)s->frequency_penalty);
+    if (!(s->repetition_penalty >= 0 && s->repetition_penalty <= 100))
+        HD_FAIL(err, HD_ERR_INVALID, "repetition_penalty %g: wanted 0 .. 100",
+                (double)s->repetition_penalty);
+    return HD_OK;
+}
+
+static hd_status check_bias(const hd_sampling *s, int32_t n_vocab, hd_error *err)
+{
+    if (s->n_bias < 0 || (s->n_bias > 0 && !s->bias))
+        HD_FAIL(err, HD_ERR_INVALID, "%d logit biases given", s->n_bias);
+    for (int32_t i = 0; i < s->n_bias; i++) {
+        hd_logit_bias const b = s->bias[i];
+        if (b.id < 0 || b.id >= n_vocab)
+            HD_FAIL(err, HD_ERR_INVALID, "logit bias of id %d: the vocabulary is 0 .. %d", b.id,
+                    n_vocab - 1);
+        if (!(b.bias >= -100 && b.bias <= 100))
+            HD_FAIL(err, HD_ERR_INVALID, "logit bias %g of id %d: wanted -100 .. 100",
+                    (double)b.bias, b.id);
+    }
+    return HD_OK;
+}
+
+hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, int32_t n_vocab, hd_error *err)
+{
+    HD_TRY(check_filters(s, err));
+    HD_TRY(check_penalties(s, err));
+    HD_TRY(check_bias(s, n_vocab, err));
     if (n_top < 0 || n_top > HD_MAX_TOP_LOGPROBS)
         HD_FAIL(err, HD_ERR_INVALID, "%d alternatives: wanted 0 .. %d", n_top, HD_MAX_TOP_LOGPROBS);
     return HD_OK;
@@ -162,26 +202,106 @@ static int32_t pick(const candidates *c, double uniform)
     return last; /* rounding left a crumb */
 }
 
-static int32_t draw(const float *logits, int32_t n, const hd_sampling *s, uint64_t step,
-                    int32_t *scratch)
+static int32_t draw(const float *logits, const hd_sampling *s, const hd_draw *d)
 {
-    candidates c = {logits, s, scratch, n, n, logits[find_best(logits, n)]};
-    bool const has_k = s->top_k > 0 && s->top_k<n, has_p = s->top_p> 0 && s->top_p < 1;
-    for (int32_t i = 0; i < n; i++) scratch[i] = i;
+    int32_t const n = d->n;
+    candidates    c = {logits, s, d->scratch, n, n, logits[find_best(logits, n)]};
+    bool const    has_k = s->top_k > 0 && s->top_k<n, has_p = s->top_p> 0 && s->top_p < 1;
+    for (int32_t i = 0; i < n; i++) c.id[i] = i;
     if (has_k || has_p) filter_by_rank(&c, has_k, has_p);
-    return pick(&c, draw_uniform(s->seed, step));
+    return pick(&c, draw_uniform(s->seed, d->step));
 }
 
-hd_status hd_sample(hd_sampled *out, const float *logits, int32_t n, const hd_sampling *sampling,
-                    uint64_t step, int32_t n_top, int32_t *scratch, hd_error *err)
+/* ---- changed logits ---- */
+
+static bool has_repetition(const hd_sampling *s)
 {
-    if (n < 1) HD_FAIL(err, HD_ERR_INVALID, "%d logits", n);
-    HD_TRY(hd_sampler_check(sampling, n_top, err));
-    HD_TRY(check_logits(logits, n, err));
-    int32_t const best = find_best(logits, n);
-    double const  total = log_total(logits, n, logits[best]);
-    int32_t const id = sampling->temperature > 0 ? draw(logits, n, sampling, step, scratch) : best;
-    out->token = (hd_token_prob){id, (float)(logits[id] - total)};
-    collect_top(out, logits, n, n_top, total);
+    return s->repetition_penalty > 0 && s->repetition_penalty != 1;
+}
+
+static bool has_penalties(const hd_sampling *s)
+{
+    return has_repetition(s) || s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
+
+/* An id's count is how often it was drawn, or ONLY_ASKED when it stands in the prompt alone. */
+#define ONLY_ASKED (-1)
+
+static hd_status count_past(const hd_draw *d, hd_error *err)
+{
+    memset(d->scratch, 0, (size_t)d->n * sizeof *d->scratch);
+    for (int32_t i = 0; i < d->n_past; i++) {
+        int32_t const id = d->past[i];
+        if (id < 0 || id >= d->n)
+            HD_FAIL(err, HD_ERR_INVALID, "token %d before the draw has id %d of %d", i, id, d->n);
+        int32_t *const count = &d->scratch[id];
+        if (i < d->n_prompt)
+            *count = ONLY_ASKED;
+        else
+            *count = *count < 0 ? 1 : *count + 1;
+    }
+    return HD_OK;
+}
+
+static double penalise(double logit, const hd_sampling *s, int32_t count)
+{
+    if (count != 0 && has_repetition(s))
+        logit = logit > 0 ? logit / s->repetition_penalty : logit * s->repetition_penalty;
+    if (count > 0) logit -= s->presence_penalty + (double)s->frequency_penalty * count;
+    return logit;
+}
+
+/* Stays finite, so that only what is banned is infinitely unlikely. */
+static float clamp(double logit) { return (float)fmin(fmax(logit, -FLT_MAX), FLT_MAX); }
+
+static hd_status change_logits(const hd_sampling *s, const hd_draw *d, hd_error *err)
+{
+    if (!d->changed) HD_FAIL(err, HD_ERR_INVALID, "nowhere to put changed logits");
+    memcpy(d->changed, d->logits, (size_t)d->n * sizeof *d->changed);
+    for (int32_t i = 0; i < s->n_bias; i++) {
+        float *const logit = &d->changed[s->bias[i].id];
+        *logit = clamp((double)*logit + s->bias[i].bias);
+    }
+    if (has_penalties(s)) {
+        HD_TRY(count_past(d, err));
+        for (int32_t id = 0; id < d->n; id++)
+            if (d->scratch[id]) d->changed[id] = clamp(penalise(d->changed[id], s, d->scratch[id]));
+    }
+    for (int32_t i = 0; i < d->n_banned; i++) d->changed[d->banned[i]] = -INFINITY;
+    if (isinf(d->changed[find_best(d->changed, d->n)]))
+        HD_FAIL(err, HD_ERR_INVALID, "all %d ids are banned", d->n);
+    return HD_OK;
+}
+
+/* ---- the draw ---- */
+
+static hd_status check_draw(const hd_draw *d, hd_error *err)
+{
+    if (d->n < 1) HD_FAIL(err, HD_ERR_INVALID, "%d logits", d->n);
+    if (d->n_prompt < 0 || d->n_prompt > d->n_past)
+        HD_FAIL(err, HD_ERR_INVALID, "prompt of %d in %d tokens", d->n_prompt, d->n_past);
+    for (int32_t i = 0; i < d->n_banned; i++)
+        if (d->banned[i] < 0 || d->banned[i] >= d->n)
+            HD_FAIL(err, HD_ERR_INVALID, "banned id %d: the vocabulary is 0 .. %d", d->banned[i],
+                    d->n - 1);
+    return HD_OK;
+}
+
+hd_status hd_sample(hd_sampled *out, const hd_sampling *sampling, const hd_draw *d, hd_error *err)
+{
+    const float *logits = d->logits;
+    HD_TRY(check_draw(d, err));
+    HD_TRY(hd_sampler_check(sampling, d->n_top, d->n, err));
+    HD_TRY(check_logits(logits, d->n, err));
+    if (sampling->n_bias > 0 || d->n_banned > 0 || (d->n_past > 0 && has_penalties(sampling))) {
+        HD_TRY(change_logits(sampling, d, err));
+        logits = d->changed;
+    }
+    int32_t const id =
+        sampling->temperature > 0 ? draw(logits, sampling, d) : find_best(logits, d->n);
+    float const *raw = d->logits;
+    double const total = log_total(raw, d->n, raw[find_best(raw, d->n)]);
+    out->token = (hd_token_prob){id, (float)(raw[id] - total)};
+    collect_top(out, raw, d->n, d->n_top, total);
     return HD_OK;
 }

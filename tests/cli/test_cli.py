@@ -244,6 +244,58 @@ def test_limits():
     refused("run", MODEL, "-p", FRANCE, "--context", "2147483647", says="this model takes 1")
 
 
+def test_penalties():
+    story = ["-p", "Tell me a story.", "-n", "12"]
+    plain = answer(*story)["ids"]
+    none = ["--presence-penalty", "0", "--frequency-penalty=0", "--repetition-penalty", "1"]
+    assert answer(*story, *none)["ids"] == plain
+    assert answer(*story, "--logit-bias", "77=100", "--logit-bias=78=-100")["ids"] == [77] * 12
+    once = answer(*story, "--logit-bias", "77=100", "--repetition-penalty", "100")["ids"]
+    assert (once[0], once.count(77)) == (77, 1), once
+    without = answer(*story, *(f"--logit-bias={i}=-100" for i in set(plain)))["ids"]
+    assert not set(without) & set(plain), (without, plain)
+    same = answer("--raw", "-p", "x", "-n", "40", "--min-new", "40")["ids"]
+    varied = answer("--raw", "-p", "x", "-n", "40", "--min-new", "40", "--presence-penalty", "2",
+                    "--frequency-penalty", "2")["ids"]
+    assert len(set(varied)) > len(set(same)), (varied, same)
+    # What is reported stays the model's.
+    a = answer("-p", FRANCE, "-n", "1", "--logprobs", "3")["logprobs"][0]
+    b = answer("-p", FRANCE, "-n", "1", "--logprobs", "3", "--logit-bias", "77=100")["logprobs"][0]
+    assert a["top"] == b["top"] and b["id"] == 77 and b["logprob"] < a["logprob"], (a, b)
+
+
+def test_ends():
+    ids = answer("-p", FRANCE)["ids"]
+    a = answer("-p", FRANCE, "--stop-id", "2000", f"--stop-id={ids[3]}")
+    assert (a["finish_reason"], a["ids"]) == ("stop", ids[:4])
+    assert PARIS.startswith(a["text"]) and a["text"] != PARIS
+    n = len(ids) + 3
+    a = answer("-p", FRANCE, "--min-new", str(n), "-n", str(n))
+    assert (len(a["ids"]), a["finish_reason"]) == (n, "length") and 1 not in a["ids"]
+    status, out, err = hadal("chat", MODEL, "--quiet", "--stop-id", str(ids[3]), stdin=FRANCE + "\n")
+    assert (status, err) == (0, "") and out.strip() == answer(
+        "-p", FRANCE, "--stop-id", str(ids[3]))["text"].strip(), out
+
+
+def test_bad_penalties():
+    run = ["run", MODEL, "-p", "x"]
+    for name, low, high in (("presence", -2, 2), ("frequency", -2, 2), ("repetition", 0, 100)):
+        for value in (str(low - 0.5), str(high + 0.5), "nan", "x", "", " 1", "1x"):
+            misused(*run, f"--{name}-penalty", value,
+                    says=rf"--{name}-penalty '.*': wanted a number {low} \.\. {high};")
+    for value in ("5", "5=", "=5", "5=x", "5=101", "5=-100.5", "5=nan", "-1=5", " 5=1", "5= 1",
+                  "5=1x", "99999999999=1", "5 =1"):
+        misused(*run, "--logit-bias", value, says=r"--logit-bias '.*': wanted ID=VALUE")
+    for value in ("", "x", "-1", " 5", "5x", "2147483648", "99999999999999999999"):
+        misused(*run, "--stop-id", value, says=r"--stop-id '.*': wanted an id 0 \.\. 2147483647;")
+    misused(*run, "--min-new", "-1", says=r"--min-new '-1': wanted a whole number 0 \.\.")
+    misused(*run, *["--stop-id", "1"] * 65, says="--stop-id may be given 64 times")
+    misused(*run, *["--logit-bias", "1=1"] * 301, says="--logit-bias may be given 300 times")
+    refused(*run, "--stop-id", "2048", says=r"stop id 2048: the vocabulary is 0 \.\. 2047$")
+    refused(*run, "--logit-bias", "2048=1", says=r"logit bias of id 2048: the vocabulary is")
+    refused(*run, "-n", "3", "--min-new", "4", says=r"min_new 4: wanted 0 \.\. 3")
+
+
 def test_chunks_do_not_change_the_answer():
     ids = [answer("-p", FRANCE, "--act", "exact", "--isa", "ref", "--chunk", c)["ids"]
            for c in ("1", "3", "128")]

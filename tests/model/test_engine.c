@@ -459,6 +459,139 @@ static void test_stop_strings(void **state)
     hd_session_close(s);
 }
 
+/* A stop id ends the answer where it is drawn, and is no text; EOS need not be the end for it. */
+static void test_stop_ids(void **state)
+{
+    asked const         a = ask(QUESTION, HD_THINK_OFF);
+    heard               all = {.last = -1};
+    hd_generate_options o = options_for(&a, &all);
+    hd_session *const   s = open_session(shared);
+    (void)state;
+    generate(s, &a, &o);
+    for (int raw = 0; raw <= 1; raw++) {
+        int32_t const ids[] = {2047, all.ids[2]};
+        heard         h = {.last = -1};
+        o = options_for(&a, &h);
+        o.is_raw = raw != 0;
+        o.ignore_eos = raw != 0;
+        o.stop_ids = ids;
+        o.n_stop_ids = 2;
+        hd_session_reset(s);
+        hd_generate_result const r = generate(s, &a, &o);
+        assert_int_equal(r.finish, HD_FINISH_STOP);
+        assert_int_equal(r.n_new, 3);
+        assert_memory_equal(h.ids, all.ids, 3 * sizeof *h.ids);
+        size_t      bytes = 0;
+        const char *third = hd_tokenizer_bytes(hd_engine_tokenizer(shared), all.ids[2], &bytes);
+        assert_true(strncmp(h.content, ANSWER, strlen(h.content)) == 0);
+        assert_true(strncmp(ANSWER + strlen(h.content), third, bytes) == 0);
+    }
+    hd_session_close(s);
+}
+
+/* Neither EOS nor a stop id is drawn before min_new; the token after may be one. */
+static void test_min_new(void **state)
+{
+    asked const         a = ask(QUESTION, HD_THINK_OFF);
+    heard               all = {.last = -1}, h = {.last = -1};
+    hd_generate_options o = options_for(&a, &all);
+    hd_session *const   s = open_session(shared);
+    (void)state;
+    int32_t const n = generate(s, &a, &o).n_new;
+    o.user = &h;
+    o.min_new = n + 5;
+    o.stop_ids = &all.ids[2];
+    o.n_stop_ids = 1;
+    hd_session_reset(s);
+    hd_generate_result const r = generate(s, &a, &o);
+    assert_true(r.n_new > n + 5 || r.finish == HD_FINISH_LENGTH);
+    assert_memory_equal(h.ids, all.ids, 2 * sizeof *h.ids);
+    for (int32_t i = 0; i < n + 5; i++) assert_true(h.ids[i] != 1 && h.ids[i] != all.ids[2]);
+    /* As many as it has anyway change nothing. */
+    h = (heard){.last = -1};
+    o.min_new = n - 1;
+    o.n_stop_ids = 0;
+    hd_session_reset(s);
+    assert_int_equal(generate(s, &a, &o).n_new, n);
+    assert_memory_equal(h.ids, all.ids, (size_t)n * sizeof *h.ids);
+    hd_session_close(s);
+}
+
+/* Greedy too: a bias decides the token, a penalty takes it away again once it was drawn, and
+ * repetition counts the prompt. */
+static void test_penalties(void **state)
+{
+    hd_logit_bias const bias[] = {{1234, 100}};
+    asked const         a = ask(QUESTION, HD_THINK_OFF);
+    hd_session *const   s = open_session(shared);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        heard               h = {.last = -1};
+        hd_generate_options o = options_for(&a, &h);
+        o.is_raw = true;
+        o.max_new = 12;
+        o.sampling.bias = bias;
+        o.sampling.n_bias = 1;
+        if (i == 1) o.sampling.repetition_penalty = 50;
+        if (i == 2) o.sampling.presence_penalty = o.sampling.frequency_penalty = 2;
+        hd_session_reset(s);
+        generate(s, &a, &o);
+        int32_t seen = 0;
+        for (int j = 0; j < h.n_tokens; j++) seen += h.ids[j] == 1234;
+        assert_int_equal(h.ids[0], 1234);
+        if (i != 1) assert_int_equal(seen, 12);
+        if (i == 1) assert_int_equal(seen, 1);
+    }
+    hd_session_close(s);
+}
+
+/* Frequency alone breaks a loop that greedy decoding stays in. */
+static void test_frequency(void **state)
+{
+    asked const       a = ask(QUESTION, HD_THINK_OFF);
+    hd_session *const s = open_session(shared);
+    int32_t           most[2] = {0};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int32_t             counts[N_VOCAB] = {0};
+        heard               h = {.last = -1};
+        hd_generate_options o = options_for(&a, &h);
+        o.is_raw = o.ignore_eos = true;
+        o.max_new = 200;
+        o.sampling.frequency_penalty = i ? 2 : 0;
+        hd_session_reset(s);
+        generate(s, &a, &o);
+        for (int j = 0; j < h.n_tokens; j++)
+            if (++counts[h.ids[j]] > most[i]) most[i] = counts[h.ids[j]];
+    }
+    print_message("most of one token: %d, with the penalty %d\n", most[0], most[1]);
+    assert_true(most[1] < most[0]);
+    hd_session_close(s);
+}
+
+/* A prompt that fills the context: one token is drawn, and there is no room to read it. */
+static void test_end_of_context(void **state)
+{
+    asked const         a = ask(QUESTION, HD_THINK_OFF);
+    heard               h = {.last = -1};
+    hd_generate_options o = options_for(&a, &h);
+    hd_engine *const    small = open_engine(DEMO, HD_ACT_DEFAULT, a.n, 16);
+    hd_session *const   s = open_session(small);
+    hd_error            err = {0};
+    char                want[128];
+    (void)state;
+    o.min_new = 9;
+    hd_generate_result const r = generate(s, &a, &o);
+    assert_int_equal(r.finish, HD_FINISH_LENGTH);
+    assert_int_equal(r.n_new, 1);
+    assert_int_equal(hd_session_length(s), a.n);
+    snprintf(want, sizeof want, "1 tokens after %d do not fit a context of %d", a.n, a.n);
+    assert_int_equal(hd_session_eval(s, &h.last, 1, &err), HD_ERR_LIMIT);
+    assert_string_equal(err.message, want);
+    hd_session_close(s);
+    hd_engine_close(small);
+}
+
 static void test_cancel(void **state)
 {
     asked const         a = ask(QUESTION, HD_THINK_OFF);
@@ -558,25 +691,39 @@ static void test_bad_generation(void **state)
     static const char *const stops[] = {"x"};
     asked const              a = ask(QUESTION, HD_THINK_OFF);
     heard                    h = {.last = -1};
-    hd_generate_options      o[5];
+    static const int32_t     ids[] = {3, 2048}, low = -1;
     static const char *const messages[] = {
         "max_new -1: wanted 0 or more",
         "-2 stop strings: wanted 0 or more",
         "1 stop strings: raw output is not searched for them",
         "temperature -1: wanted 0 or more",
         "21 alternatives: wanted 0 .. 20",
+        "min_new -1: wanted 0 or more",
+        "min_new 4: wanted 0 .. 3, which is max_new",
+        "stop id 2048: the vocabulary is 0 .. 2047",
+        "stop id -1: the vocabulary is 0 .. 2047",
+        "65 stop ids: wanted 0 .. 64",
+        "1 stop ids: wanted 0 .. 64",
+        "logit bias of id 2048: the vocabulary is 0 .. 2047",
     };
-    hd_session *const s = open_session(shared);
+    enum { N_BAD = sizeof messages / sizeof messages[0] };
+    hd_generate_options o[N_BAD];
+    hd_session *const   s = open_session(shared);
     (void)state;
-    for (int i = 0; i < 5; i++) o[i] = options_for(&a, &h);
+    for (int i = 0; i < N_BAD; i++) o[i] = options_for(&a, &h);
     o[0].max_new = -1;
     o[1].n_stop = -2;
-    o[2].is_raw = true;
-    o[2].stop = stops;
-    o[2].n_stop = 1;
+    o[2].is_raw = true, o[2].stop = stops, o[2].n_stop = 1;
     o[3].sampling.temperature = -1;
     o[4].n_top = 21;
-    for (int i = 0; i < 5; i++) {
+    o[5].min_new = -1;
+    o[6].min_new = 4, o[6].max_new = 3;
+    o[7].stop_ids = ids, o[7].n_stop_ids = 2;
+    o[8].stop_ids = &low, o[8].n_stop_ids = 1;
+    o[9].stop_ids = ids, o[9].n_stop_ids = 65;
+    o[10].n_stop_ids = 1;
+    o[11].sampling.bias = &(const hd_logit_bias){2048, 1}, o[11].sampling.n_bias = 1;
+    for (int i = 0; i < N_BAD; i++) {
         hd_error           err = {0};
         hd_generate_result r;
         assert_int_equal(hd_generate(s, a.ids, a.n, &o[i], &r, &err), HD_ERR_INVALID);
@@ -607,15 +754,24 @@ static void test_sealed(void **state)
         const float *logits;
         hd_sampled   drawn;
         assert_int_equal(hd_session_logits(s, &logits, NULL), HD_OK);
-        assert_int_equal(hd_sample(&drawn, logits, N_VOCAB, &(hd_sampling){.temperature = 1},
-                                   (uint64_t)i, 5, s->scratch, NULL),
-                         HD_OK);
+        hd_draw const d = {
+            .logits = logits, .n = N_VOCAB, .n_top = 5, .step = (uint64_t)i, .scratch = s->scratch};
+        assert_int_equal(hd_sample(&drawn, &(hd_sampling){.temperature = 1}, &d, NULL), HD_OK);
         eval(s, &drawn.token.id, 1);
     }
     assert_int_equal(hd_session_score(s, tokens, 40, score, NULL), HD_OK);
-    hd_generate_options const o = {
-        .is_raw = true, .max_new = 10, .ignore_eos = true, .on_event = hear, .user = &h};
-    hd_generate_result r;
+    hd_sampling const         changed = {.presence_penalty = 1,
+                                         .repetition_penalty = 1.1f,
+                                         .bias = &(const hd_logit_bias){3, 1},
+                                         .n_bias = 1};
+    hd_generate_options const o = {.sampling = changed,
+                                   .is_raw = true,
+                                   .max_new = 10,
+                                   .min_new = 10,
+                                   .ignore_eos = true,
+                                   .on_event = hear,
+                                   .user = &h};
+    hd_generate_result        r;
     assert_int_equal(hd_generate(s, tokens, 33, &o, &r, NULL), HD_OK);
     hd_session_close(s);
     hd_memory_unseal();
@@ -809,6 +965,11 @@ int main(void)
         cmocka_unit_test(test_ignore_eos),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_stop_ids),
+        cmocka_unit_test(test_min_new),
+        cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_frequency),
+        cmocka_unit_test(test_end_of_context),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_tool_call),
         cmocka_unit_test(test_reasoning),

@@ -286,7 +286,8 @@ static void test_nan_embedding(void **state)
             assert_int_equal(hd_session_eval(s, is_bad ? bad : good, 3, NULL), HD_OK);
             assert_int_equal(hd_session_logits(s, &logits, NULL), HD_OK);
             hd_status const got =
-                hd_sample(&drawn, logits, 2048, &(hd_sampling){0}, 0, 0, scratch, &err);
+                hd_sample(&drawn, &(hd_sampling){0},
+                          &(hd_draw){.logits = logits, .n = 2048, .scratch = scratch}, &err);
             assert_int_equal(got, is_bad ? HD_ERR_NUMERIC : HD_OK);
         }
         assert_non_null(strstr(err.message, "logit 0 of 2048 is "));

@@ -161,9 +161,10 @@ static void check_greedy(const golden_case *c, const hd_st_file *golden)
         hd_sampled        drawn;
         hd_sampling const greedy = {0};
         assert_int_equal(hd_session_logits(s, &logits, NULL), HD_OK);
-        assert_int_equal(
-            hd_sample(&drawn, logits, e->model.config->n_vocab, &greedy, 0, 0, s->scratch, NULL),
-            HD_OK);
+        assert_int_equal(hd_sample(&drawn, &greedy,
+                                   &(hd_draw){.logits = logits, .n = e->model.config->n_vocab},
+                                   NULL),
+                         HD_OK);
         if (drawn.token.id != want[i] && gap[i] > 2e-4)
             fail_msg("greedy token %d is %d, wanted %d", (int)i, drawn.token.id, want[i]);
         assert_int_equal(hd_session_eval(s, &want[i], 1, NULL), HD_OK);

@@ -22,8 +22,8 @@ static hd_sampled sample(const float *logits, int32_t n, hd_sampling s, uint64_t
     hd_sampled out = {0};
     int32_t    scratch[MOST];
     assert_in_range(n, 1, MOST);
-    if (hd_sample(&out, logits, n, &s, step, n_top, scratch, &err) != HD_OK)
-        fail_msg("%s", err.message);
+    hd_draw const d = {.logits = logits, .n = n, .n_top = n_top, .step = step, .scratch = scratch};
+    if (hd_sample(&out, &s, &d, &err) != HD_OK) fail_msg("%s", err.message);
     return out;
 }
 
@@ -256,6 +256,166 @@ static void test_top_ties(void **state)
     }
 }
 
+/* ---- changed logits ---- */
+
+/* Ids 0 and 1 stand in the prompt, 1, 2, 2 and 3 were drawn. */
+static const int32_t past[] = {0, 1, 0, 1, 2, 2, 3};
+#define N_PAST   ((int32_t)(sizeof past / sizeof past[0]))
+#define N_PROMPT 3
+#define N_IDS    6
+
+static hd_status try_changed(hd_sampled *out, float *changed, hd_sampling s, const int32_t *banned,
+                             int32_t n_banned)
+{
+    static const float logits[N_IDS] = {4, -1, 3, 0, -2, 2.5f};
+    int32_t            scratch[N_IDS];
+    hd_draw const      d = {.logits = logits,
+                            .n = N_IDS,
+                            .n_top = N_IDS,
+                            .past = past,
+                            .n_past = N_PAST,
+                            .n_prompt = N_PROMPT,
+                            .banned = banned,
+                            .n_banned = n_banned,
+                            .scratch = scratch,
+                            .changed = changed};
+    return hd_sample(out, &s, &d, NULL);
+}
+
+/* What the public description of each option makes of these logits, worked out by hand. */
+static void test_changes(void **state)
+{
+    static const hd_logit_bias some[] = {{4, 100}, {0, -100}, {4, -1.5f}};
+    static const hd_logit_bias most[] = {{0, 100}}, nine[] = {{1, 9}};
+    static const int32_t       banned[] = {0, 5};
+    static const struct {
+        const char *name;
+        hd_sampling s;
+        int32_t     n_banned;
+        float       want[N_IDS];
+        int32_t     greedy;
+    } cases[] = {
+        {"presence", {.presence_penalty = 1.5f}, 0, {4, -2.5f, 1.5f, -1.5f, -2, 2.5f}, 0},
+        {"presence below 0", {.presence_penalty = -2}, 0, {4, 1, 5, 2, -2, 2.5f}, 2},
+        {"frequency", {.frequency_penalty = 0.5f}, 0, {4, -1.5f, 2, -0.5f, -2, 2.5f}, 0},
+        {"both", {.presence_penalty = 1, .frequency_penalty = -1}, 0, {4, -1, 4, 0, -2, 2.5f}, 0},
+        {"repetition", {.repetition_penalty = 2}, 0, {2, -2, 1.5f, 0, -2, 2.5f}, 5},
+        {"repetition below 1", {.repetition_penalty = 0.5f}, 0, {8, -0.5f, 6, 0, -2, 2.5f}, 0},
+        {"bias", {.bias = some, .n_bias = 3}, 0, {-96, -1, 3, 0, 96.5f, 2.5f}, 4},
+        {"bans", {.temperature = 0}, 2, {-INFINITY, -1, 3, 0, -2, -INFINITY}, 2},
+        {"a ban stands over a bias",
+         {.bias = most, .n_bias = 1},
+         1,
+         {-INFINITY, -1, 3, 0, -2, 2.5f},
+         2},
+        {"bias, then repetition, then the others",
+         {.presence_penalty = 1,
+          .frequency_penalty = 0.25f,
+          .repetition_penalty = 2,
+          .bias = nine,
+          .n_bias = 1},
+         0,
+         {2, 2.75f, 0, -1.25f, -2, 2.5f},
+         1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hd_sampled plain, out;
+        float      changed[N_IDS];
+        assert_int_equal(try_changed(&plain, NULL, (hd_sampling){0}, NULL, 0), HD_OK);
+        assert_int_equal(try_changed(&out, changed, cases[i].s, banned, cases[i].n_banned), HD_OK);
+        for (int j = 0; j < N_IDS; j++)
+            if (changed[j] != cases[i].want[j])
+                fail_msg("%s: logit %d is %g", cases[i].name, j, (double)changed[j]);
+        if (out.token.id != cases[i].greedy) fail_msg("%s: took %d", cases[i].name, out.token.id);
+        /* Log probabilities are those of the model. */
+        assert_memory_equal(out.top, plain.top, N_IDS * sizeof *out.top);
+        for (int j = 0; j < N_IDS; j++)
+            if (plain.top[j].id == out.token.id)
+                assert_true(plain.top[j].logprob == out.token.logprob);
+    }
+}
+
+/* With the temperature above 0 too: only what is left is drawn, in its new shares. */
+static void test_changed_draws(void **state)
+{
+    static const int32_t banned[] = {0, 2, 3, 5};
+    int32_t              seen[N_IDS] = {0};
+    float                changed[N_IDS];
+    hd_sampled           out;
+    (void)state;
+    for (uint64_t seed = 0; seed < N_DRAWS; seed++) {
+        hd_sampling const s = {.temperature = 1,
+                               .seed = seed,
+                               .top_k = seed % 2 ? N_IDS - 1 : 0,
+                               .top_p = seed % 3 ? 0.999f : 0,
+                               .bias = &(const hd_logit_bias){1, -1},
+                               .n_bias = 1};
+        assert_int_equal(try_changed(&out, changed, s, banned, 4), HD_OK);
+        seen[out.token.id]++;
+    }
+    assert_int_equal(seen[1] + seen[4], N_DRAWS);
+    assert_in_range(seen[1], N_DRAWS * 48 / 100, N_DRAWS * 52 / 100);
+}
+
+/* Nothing that is not banned gets infinite, whatever is multiplied. */
+static void test_extreme_changes(void **state)
+{
+    static const float   logits[] = {3e38f, -3e38f, 3e38f};
+    static const int32_t drawn[] = {0, 1};
+    float                changed[3];
+    int32_t              scratch[3];
+    hd_sampled           out;
+    hd_sampling const    s = {.repetition_penalty = 100, .presence_penalty = -2},
+                      up = {.repetition_penalty = 0.01f};
+    hd_draw const d = {.logits = logits,
+                       .n = 3,
+                       .past = drawn,
+                       .n_past = 2,
+                       .scratch = scratch,
+                       .changed = changed};
+    (void)state;
+    assert_int_equal(hd_sample(&out, &s, &d, NULL), HD_OK);
+    assert_int_equal(out.token.id, 2);
+    assert_true(isfinite(changed[0]) && isfinite(changed[1]));
+    assert_int_equal(hd_sample(&out, &up, &d, NULL), HD_OK);
+    assert_int_equal(out.token.id, 0);
+    assert_true(isfinite(changed[0]));
+}
+
+static void check_draw_refused(hd_draw d, const hd_sampling *s, const char *message)
+{
+    static const float logits[] = {1, 2};
+    int32_t            scratch[2];
+    hd_sampled         out;
+    hd_error           err = {0};
+    d.logits = logits;
+    d.n = 2;
+    d.scratch = scratch;
+    assert_int_equal(hd_sample(&out, s, &d, &err), HD_ERR_INVALID);
+    assert_string_equal(err.message, message);
+}
+
+static void test_bad_draws(void **state)
+{
+    static const int32_t both[] = {1, 0, 2, -1};
+    float                changed[2];
+    hd_sampling const    plain = {.temperature = 0}, present = {.presence_penalty = 1};
+    (void)state;
+    check_draw_refused((hd_draw){.past = both, .n_past = 2}, &present,
+                       "nowhere to put changed logits");
+    check_draw_refused((hd_draw){.past = both, .n_past = 3, .changed = changed}, &present,
+                       "token 2 before the draw has id 2 of 2");
+    check_draw_refused((hd_draw){.past = both + 3, .n_past = 1, .changed = changed}, &present,
+                       "token 0 before the draw has id -1 of 2");
+    check_draw_refused((hd_draw){.past = both, .n_past = 2, .n_prompt = 3}, &plain,
+                       "prompt of 3 in 2 tokens");
+    check_draw_refused((hd_draw){.banned = both, .n_banned = 2, .changed = changed}, &plain,
+                       "all 2 ids are banned");
+    check_draw_refused((hd_draw){.banned = both, .n_banned = 3, .changed = changed}, &plain,
+                       "banned id 2: the vocabulary is 0 .. 1");
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(const float *logits, int32_t n, hd_sampling s, int32_t n_top,
@@ -266,11 +426,12 @@ static void check_refused(const float *logits, int32_t n, hd_sampling s, int32_t
     int32_t    scratch[MOST];
     memset(&out, 0x5A, sizeof out);
     memcpy(&before, &out, sizeof out);
-    assert_int_equal(hd_sample(&out, logits, n, &s, 0, n_top, scratch, &err), want);
+    hd_draw const d = {.logits = logits, .n = n, .n_top = n_top, .scratch = scratch};
+    assert_int_equal(hd_sample(&out, &s, &d, &err), want);
     assert_int_equal(err.code, want);
     assert_string_equal(err.message, message);
     assert_memory_equal(&out, &before, sizeof out);
-    assert_int_equal(hd_sample(&out, logits, n, &s, 0, n_top, scratch, NULL), want);
+    assert_int_equal(hd_sample(&out, &s, &d, NULL), want);
 }
 
 static void test_bad_logits(void **state)
@@ -294,24 +455,40 @@ static void test_bad_logits(void **state)
 
 static void test_bad_options(void **state)
 {
-    static const float logits[] = {1, 2};
+    static const float         logits[] = {1, 2};
+    static const hd_logit_bias low[] = {{-1, 0}}, high[] = {{1, 100}, {2, 0}},
+                               much[] = {{0, 100.5f}};
+    static const hd_logit_bias nan_bias[] = {{1, NAN}};
     static const struct {
         hd_sampling s;
         int32_t     n_top;
         const char *message;
     } cases[] = {
         {{.temperature = -0.5f}, 0, "temperature -0.5: wanted 0 or more"},
-        {{NAN, 0, 0, 0, 0}, 0, "temperature nan: wanted 0 or more"},
-        {{INFINITY, 0, 0, 0, 0}, 0, "temperature inf: wanted 0 or more"},
+        {{.temperature = NAN}, 0, "temperature nan: wanted 0 or more"},
+        {{.temperature = INFINITY}, 0, "temperature inf: wanted 0 or more"},
         {{.top_k = -1}, 0, "top_k -1: wanted 0 or more"},
         {{.top_p = -0.25f}, 0, "top_p -0.25: wanted 0 .. 1"},
         {{.top_p = 1.5f}, 0, "top_p 1.5: wanted 0 .. 1"},
-        {{0, 0, NAN, 0, 0}, 0, "top_p nan: wanted 0 .. 1"},
+        {{.top_p = NAN}, 0, "top_p nan: wanted 0 .. 1"},
         {{.min_p = -1}, 0, "min_p -1: wanted 0 .. 1"},
         {{.min_p = 2}, 0, "min_p 2: wanted 0 .. 1"},
-        {{0, 0, 0, NAN, 0}, 0, "min_p nan: wanted 0 .. 1"},
-        {{0, 0, 0, 0, 0}, -1, "-1 alternatives: wanted 0 .. 20"},
-        {{0, 0, 0, 0, 0}, 21, "21 alternatives: wanted 0 .. 20"},
+        {{.min_p = NAN}, 0, "min_p nan: wanted 0 .. 1"},
+        {{.presence_penalty = -2.1f}, 0, "presence_penalty -2.1: wanted -2 .. 2"},
+        {{.presence_penalty = NAN}, 0, "presence_penalty nan: wanted -2 .. 2"},
+        {{.frequency_penalty = 2.5f}, 0, "frequency_penalty 2.5: wanted -2 .. 2"},
+        {{.frequency_penalty = INFINITY}, 0, "frequency_penalty inf: wanted -2 .. 2"},
+        {{.repetition_penalty = -1}, 0, "repetition_penalty -1: wanted 0 .. 100"},
+        {{.repetition_penalty = 101}, 0, "repetition_penalty 101: wanted 0 .. 100"},
+        {{.repetition_penalty = NAN}, 0, "repetition_penalty nan: wanted 0 .. 100"},
+        {{.bias = low, .n_bias = 1}, 0, "logit bias of id -1: the vocabulary is 0 .. 1"},
+        {{.bias = high, .n_bias = 2}, 0, "logit bias of id 2: the vocabulary is 0 .. 1"},
+        {{.bias = much, .n_bias = 1}, 0, "logit bias 100.5 of id 0: wanted -100 .. 100"},
+        {{.bias = nan_bias, .n_bias = 1}, 0, "logit bias nan of id 1: wanted -100 .. 100"},
+        {{.bias = much, .n_bias = -1}, 0, "-1 logit biases given"},
+        {{.n_bias = 1}, 0, "1 logit biases given"},
+        {{.temperature = 0}, -1, "-1 alternatives: wanted 0 .. 20"},
+        {{.temperature = 0}, 21, "21 alternatives: wanted 0 .. 20"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -328,8 +505,8 @@ static double seconds_of(const float *logits, int32_t *scratch, hd_sampling s)
 {
     clock_t const start = clock();
     hd_sampled    out;
-    for (uint64_t step = 0; step < 5; step++)
-        assert_int_equal(hd_sample(&out, logits, VOCAB, &s, step, 20, scratch, NULL), HD_OK);
+    hd_draw       d = {.logits = logits, .n = VOCAB, .n_top = 20, .scratch = scratch};
+    for (d.step = 0; d.step < 5; d.step++) assert_int_equal(hd_sample(&out, &s, &d, NULL), HD_OK);
     return (double)(clock() - start) / CLOCKS_PER_SEC / 5;
 }
 
@@ -368,6 +545,8 @@ int main(void)
         cmocka_unit_test(test_pure),       cmocka_unit_test(test_independence),
         cmocka_unit_test(test_logprobs),   cmocka_unit_test(test_top_ties),
         cmocka_unit_test(test_bad_logits), cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_changes),    cmocka_unit_test(test_changed_draws),
+        cmocka_unit_test(test_bad_draws),  cmocka_unit_test(test_extreme_changes),
         cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
