@@ -273,10 +273,10 @@ typedef struct saved {
 
 static saved make_saved(void)
 {
+    hd_options const o = {
+        .model = DEMO, .act = HD_ACT_EXACT, .kv = HD_KV_FP8, .max_tokens = 256, .chunk = 64};
     hd_error err = {0};
-    saved    v = {
-           .e = open_with((hd_options){
-               .model = DEMO, .act = HD_ACT_EXACT, .kv = HD_KV_FP8, .max_tokens = 256, .chunk = 64})};
+    saved    v = {.e = open_with(o)};
     v.s = open_session(v.e);
     eval(v.s, SAVED);
     expect_ok(hd_session_save(v.s, path, &err), &err);
