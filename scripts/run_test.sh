@@ -45,4 +45,5 @@ else
     echo "$passed $((failed > 0 ? failed : 1))" >>build/log/sums
     printf '%s\nFAIL  %-48s %s (status %d, %d s)\n' "$(sed 's/^/    /' "$log")" "$name" "$fault" \
         $status $seconds
+    exit 1
 fi
