@@ -26,7 +26,7 @@ typedef struct hd_plan_slot {
 /* The rings of a sequence as they were at a page edge. */
 typedef struct hd_mark {
     int32_t  at;    /* tokens then; 0: unused                    */
-    uint8_t *bytes; /* [hd_engine_mark_bytes] part of mark_bytes */
+    uint8_t *bytes; /* [hd_engine_mark_bytes] in session_parts    */
 } hd_mark;
 
 struct hd_session {
