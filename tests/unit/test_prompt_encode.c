@@ -29,7 +29,10 @@ static int close_demo(void **state)
 /* A prompt over constant text; spans [n]. */
 static hd_prompt prompt_of(const char *text, hd_span *spans, size_t n)
 {
-    return (hd_prompt){(char *)(uintptr_t)text, strlen(text), spans, n};
+    return (hd_prompt){.text = (char *)(uintptr_t)text,
+                       .text_bytes = strlen(text),
+                       .control = spans,
+                       .n_control = n};
 }
 
 static int32_t append_plain(const char *text, int32_t *ids, int32_t n)
@@ -97,9 +100,10 @@ static void test_bad_ranges(void **state)
     hd_span         spans[] = {{2, 9}};
     hd_prompt const lacking = prompt_of("ab<thonk>", spans, 1);
     refuse(&lacking, HD_ERR_FORMAT, 2);
-    hd_prompt const no_text = {NULL, 3, NULL, 0};
+    hd_prompt const no_text = {.text_bytes = 3};
     refuse(&no_text, HD_ERR_INVALID, -1);
-    hd_prompt const no_ranges = {(char *)(uintptr_t) "abc", 3, NULL, 1};
+    hd_prompt const no_ranges = {
+        .text = (char *)(uintptr_t) "abc", .text_bytes = 3, .n_control = 1};
     refuse(&no_ranges, HD_ERR_INVALID, -1);
 }
 
