@@ -142,6 +142,17 @@ static hd_status record_decoding(hd_engine *e, hd_error *err)
 
 /* ---- open ---- */
 
+/* Families that this machine runs, all of the host or all of an accelerator. */
+static hd_status check_isa(uint32_t isa, hd_error *err)
+{
+    bool const is_mixed = (isa & HD_ISA_HOST) && (isa & HD_ISA_DEVICE);
+    if ((isa & ~(hd_cpu_isa() | hd_device_isa())) || is_mixed)
+        HD_FAIL(err, HD_ERR_INVALID, "kernel families 0x%x: this machine and build run 0x%x, %s",
+                (unsigned)isa, (unsigned)(hd_cpu_isa() | hd_device_isa()),
+                "those of the host apart from those of a GPU");
+    return HD_OK;
+}
+
 static hd_status check_options(hd_options *o, const hd_config *c, const hd_weights *w,
                                hd_error *err)
 {
@@ -164,7 +175,11 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if (o->marks > o->max_tokens / HD_CACHE_EDGE) o->marks = o->max_tokens / HD_CACHE_EDGE;
     if ((size_t)o->kv > HD_KV_NVFP4)
         HD_FAIL(err, HD_ERR_INVALID, "KV rows of kind %d: wanted 0 .. %d", (int)o->kv, HD_KV_NVFP4);
+    if ((size_t)o->act > HD_ACT_NVFP4)
+        HD_FAIL(err, HD_ERR_INVALID, "activation mode %d: wanted 0 .. %d", (int)o->act,
+                HD_ACT_NVFP4);
     if (!o->isa) o->isa = hd_cpu_isa();
+    HD_TRY(check_isa(o->isa, err));
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
     o->has_mtp = o->has_mtp && w->has_mtp;
