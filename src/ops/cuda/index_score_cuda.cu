@@ -18,15 +18,23 @@
 static_assert(ROWS == SIDE * EACH && HEADS == SIDE * EACH, "a thread has EACH of both");
 static_assert(SIDE == 16, "half a warp adds up a row");
 
+/* Where a block works: its token, the first head, row and element of the tile. */
+typedef struct tile_at {
+    int64_t t;
+    int32_t h0, r0, c0;
+} tile_at;
+
 typedef struct tiles {
     float q[HEADS][STRIDE], key[ROWS][STRIDE];
 } tiles;
 
 /* Loads elements [c0, c0 + DEPTH) of heads from `h0` on and rows from `r0` on; 0 where there
  * are none. */
-static __device__ void load_tiles(const hd_index_score_args *a, const hd_row_map *m, int64_t t,
-                                  int32_t h0, int32_t r0, int32_t c0, tiles *s)
+static __device__ void load_tiles(const hd_index_score_args *a, const hd_row_map *m, tile_at at,
+                                  tiles *s)
 {
+    int64_t const t = at.t;
+    int32_t const h0 = at.h0, r0 = at.r0, c0 = at.c0;
     int32_t const visible = min((a->pos[t] + 1) / a->group, a->cap), seq = a->seq[t];
     bool const    is_wide = hd_is_wide(a->q, a->d);
     for (int32_t i = (int32_t)threadIdx.x; i < HEADS * (DEPTH / 4); i += THREADS) {
@@ -86,7 +94,7 @@ static __device__ void score_rows(const hd_index_score_args *a, const hd_row_map
         float dot[EACH][EACH] = {};
         for (int32_t c0 = 0; c0 < a->d; c0 += DEPTH) {
             __syncthreads();
-            load_tiles(a, m, t, h0, r0, c0, &s);
+            load_tiles(a, m, tile_at{t, h0, r0, c0}, &s);
             __syncthreads();
             multiply_tiles(&s, row, head, dot);
         }

@@ -162,13 +162,13 @@ static __device__ __forceinline__ void hd_decode_scales(uint32_t word, int half,
     out[1] = __byte_perm(halves, 0, 0x3232);
 }
 
-static __device__ __forceinline__ void hd_mma(float c[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                              uint32_t a3, uint32_t b0, uint32_t b1)
+static __device__ __forceinline__ void hd_mma(float c[4], const uint32_t a[4], uint32_t b0,
+                                              uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
                  "{%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* Where a lane reads words of codes of two blocks of 32 columns: rows g and g + 8 of block b,
@@ -188,23 +188,25 @@ static __device__ __forceinline__ void hd_load_words(uint32_t address, uint32_t 
 
 /* ---- one tile ---- */
 
-/* One block of 32 columns: words of rows g and g + 8, the activations of the block. */
+/* One block of 32 columns: the words of rows g and g + 8, the activations of the block.
+ * scales   of the two rows, each twice in a register; only when is_scaled */
+template <bool is_scaled>
 static __device__ __forceinline__ void hd_block_dot(uint32_t low, uint32_t high, uint4 x,
-                                                    float c[4], bool scaled, uint32_t s_low,
-                                                    uint32_t s_high)
+                                                    float c[4], uint2 scales)
 {
     uint32_t a[4], b[4];
     hd_decode_codes(low, a);
     hd_decode_codes(high, b);
-    if (scaled) {
+    if (is_scaled) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            a[i] = hd_multiply_pair(a[i], s_low);
-            b[i] = hd_multiply_pair(b[i], s_high);
+            a[i] = hd_multiply_pair(a[i], scales.x);
+            b[i] = hd_multiply_pair(b[i], scales.y);
         }
     }
-    hd_mma(c, a[0], b[0], a[1], b[1], x.x, x.y);
-    hd_mma(c, a[2], b[2], a[3], b[3], x.z, x.w);
+    uint32_t const first[4] = {a[0], b[0], a[1], b[1]}, second[4] = {a[2], b[2], a[3], b[3]};
+    hd_mma(c, first, x.x, x.y);
+    hd_mma(c, second, x.z, x.w);
 }
 
 static __device__ __forceinline__ float hd_power_of_two(uint32_t e8m0)
@@ -218,8 +220,8 @@ static __device__ __forceinline__ void hd_blocks_mxfp4(const uint32_t w[4], uint
                                                        uint32_t low, uint32_t high, float sum[4])
 {
     float c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
-    hd_block_dot(w[0], w[1], x0, c0, false, 0, 0);
-    hd_block_dot(w[2], w[3], x1, c1, false, 0, 0);
+    hd_block_dot<false>(w[0], w[1], x0, c0, make_uint2(0, 0));
+    hd_block_dot<false>(w[2], w[3], x1, c1, make_uint2(0, 0));
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t const s = i < 2 ? low : high;
@@ -251,8 +253,8 @@ static __device__ __forceinline__ void hd_blocks_dot(const uint8_t *stage, uint3
         int const half = lane % 4 / 2;
         hd_decode_scales(*(const uint32_t *)(low_scales + b * 2), half, low);
         hd_decode_scales(*(const uint32_t *)(high_scales + b * 2), half, high);
-        hd_block_dot(w[0], w[1], x0, sum, true, low[0], high[0]);
-        hd_block_dot(w[2], w[3], x1, sum, true, low[1], high[1]);
+        hd_block_dot<true>(w[0], w[1], x0, sum, make_uint2(low[0], high[0]));
+        hd_block_dot<true>(w[2], w[3], x1, sum, make_uint2(low[1], high[1]));
     } else {
         hd_blocks_mxfp4(w, x0, x1, *(const uint16_t *)(low_scales + b),
                         *(const uint16_t *)(high_scales + b), sum);

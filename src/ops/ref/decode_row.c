@@ -57,28 +57,31 @@ static double dot(const double *w, const float *x, int32_t n)
     return sum;
 }
 
-/* *y[i] = row . x[i] for up to TILE_T tokens. */
-static void multiply_row(const hd_ref_matrix *m, hd_decode_fn *decode, int64_t row,
-                         const float *const *x, float *const *y, int32_t n_x)
+/* Up to TILE_T tokens that one matrix multiplies. */
+typedef struct batch {
+    const float *x[TILE_T]; /* [k] each */
+    float       *y[TILE_T]; /* [n] each */
+    int32_t      n;
+} batch;
+
+/* y[i][at] = row . x[i] */
+static void multiply_row(const hd_ref_matrix *m, hd_decode_fn *decode, int64_t row, const batch *b,
+                         int32_t at)
 {
     double tile[TILE_K], sums[TILE_T] = {0};
     for (int32_t k0 = 0; k0 < m->k; k0 += TILE_K) {
         int32_t const n = m->k - k0 < TILE_K ? m->k - k0 : TILE_K;
         decode(m, row, k0, n, tile);
-        for (int32_t i = 0; i < n_x; i++) sums[i] += dot(tile, x[i] + k0, n);
+        for (int32_t i = 0; i < b->n; i++) sums[i] += dot(tile, b->x[i] + k0, n);
     }
-    for (int32_t i = 0; i < n_x; i++) *y[i] = (float)sums[i];
+    for (int32_t i = 0; i < b->n; i++) b->y[i][at] = (float)sums[i];
 }
 
 /* Rows [first, first + n) of m times each x[i]; row first + r goes to y[i][r]. */
 static void multiply(const hd_ref_matrix *m, hd_decode_fn *decode, int64_t first, int32_t n,
-                     const float *const *x, float *const *y, int32_t n_x)
+                     const batch *b)
 {
-    for (int32_t r = 0; r < n; r++) {
-        float *at[TILE_T];
-        for (int32_t i = 0; i < n_x; i++) at[i] = y[i] + r;
-        multiply_row(m, decode, first + r, x, at, n_x);
-    }
+    for (int32_t r = 0; r < n; r++) multiply_row(m, decode, first + r, b, r);
 }
 
 hd_status hd_gemm_by_rows(const hd_gemm_args *a, hd_decode_fn *decode)
@@ -87,32 +90,27 @@ hd_status hd_gemm_by_rows(const hd_gemm_args *a, hd_decode_fn *decode)
     int64_t const       x_width = (int64_t)a->g * a->k, y_width = (int64_t)a->g * a->n;
     for (int32_t q = 0; q < a->g; q++)
         for (int32_t t0 = 0; t0 < a->t; t0 += TILE_T) {
-            const float  *x[TILE_T];
-            float        *y[TILE_T];
-            int32_t const n_x = a->t - t0 < TILE_T ? a->t - t0 : TILE_T;
-            for (int32_t i = 0; i < n_x; i++) {
-                x[i] = a->x + (t0 + i) * x_width + (int64_t)q * a->k;
-                y[i] = a->y + (t0 + i) * y_width + (int64_t)q * a->n;
+            batch b = {.n = a->t - t0 < TILE_T ? a->t - t0 : TILE_T};
+            for (int32_t i = 0; i < b.n; i++) {
+                b.x[i] = a->x + (t0 + i) * x_width + (int64_t)q * a->k;
+                b.y[i] = a->y + (t0 + i) * y_width + (int64_t)q * a->n;
             }
-            multiply(&m, decode, (int64_t)q * a->n, a->n, x, y, n_x);
+            multiply(&m, decode, (int64_t)q * a->n, a->n, &b);
         }
     return HD_OK;
 }
 
 /* Collects the inputs and outputs of the next tokens that go to expert e, at most TILE_T;
  * *next is the slot to look at first and is moved behind the last one taken. */
-static int32_t gather(const hd_grouped_gemm_args *a, int32_t e, int64_t *next, const float **x,
-                      float **y)
+static void gather(const hd_grouped_gemm_args *a, int32_t e, int64_t *next, batch *b)
 {
     int64_t const slots = (int64_t)a->t * a->s;
-    int32_t       n = 0;
-    for (; *next < slots && n < TILE_T; ++*next) {
+    for (b->n = 0; *next < slots && b->n < TILE_T; ++*next) {
         if (a->ids[*next] != e) continue;
         int64_t const input = a->xs == 1 ? *next / a->s : *next;
-        x[n] = a->x + input * a->k;
-        y[n++] = a->y + *next * a->n;
+        b->x[b->n] = a->x + input * a->k;
+        b->y[b->n++] = a->y + *next * a->n;
     }
-    return n;
 }
 
 hd_status hd_grouped_gemm_by_rows(const hd_grouped_gemm_args *a, hd_decode_fn *decode)
@@ -120,11 +118,10 @@ hd_status hd_grouped_gemm_by_rows(const hd_grouped_gemm_args *a, hd_decode_fn *d
     for (int32_t e = 0; e < a->e; e++) {
         hd_ref_matrix const m = {a->w[e], a->sf ? a->sf[e] : NULL, a->k,
                                  a->w_scale ? (double)a->w_scale[e] : 1.0};
-        const float        *x[TILE_T];
-        float              *y[TILE_T];
+        batch               b;
         int64_t             next = 0;
-        for (int32_t n_x; (n_x = gather(a, e, &next, x, y)) > 0;)
-            multiply(&m, decode, 0, a->n, x, y, n_x);
+        for (gather(a, e, &next, &b); b.n > 0; gather(a, e, &next, &b))
+            multiply(&m, decode, 0, a->n, &b);
     }
     return HD_OK;
 }

@@ -10,7 +10,7 @@ static void compute_scores(const hd_router_args *a, const float *logits, double 
     for (int32_t e = 0; e < a->e; e++) {
         if (logits[e] > largest) largest = logits[e];
         score[e] = a->scoring == HD_ROUTER_SIGMOID ? 1 / (1 + exp(-(double)logits[e]))
-                                                  : sqrt_softplus(logits[e]);
+                                                   : sqrt_softplus(logits[e]);
     }
     if (a->scoring != HD_ROUTER_SOFTMAX) return;
     for (int32_t e = 0; e < a->e; e++) sum += score[e] = exp(logits[e] - largest);
