@@ -2,20 +2,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+static atomic_llong count;
+static atomic_llong fail_at; /* operation number that fails; 0: none */
+
+void hd_file_fail_at(int64_t n) { atomic_store(&fail_at, n > 0 ? atomic_load(&count) + n : 0); }
+
+/* Stands before each operation: false when this one is to fail. */
+static bool may(void)
+{
+    long long const now = atomic_fetch_add(&count, 1) + 1;
+    if (now != atomic_load(&fail_at)) return true;
+    errno = EIO;
+    return false;
+}
+
 /* Opens a regular file for reading; anything else (a folder, a device that never ends) is an
  * error of its own. */
 static hd_status open_regular(int *fd, size_t *bytes, const char *path, hd_error *err)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *fd = may() ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (*fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: %s", path, strerror(errno));
     struct stat st;
-    int const   bad = fstat(*fd, &st) != 0;
+    int const   bad = !may() || fstat(*fd, &st) != 0;
     if (bad || !S_ISREG(st.st_mode)) {
         hd_error_set(err, HD_ERR_IO, -1, "%s: %s", path,
                      bad ? strerror(errno) : "not a regular file");
@@ -32,7 +47,7 @@ hd_status hd_file_map(hd_file *out, const char *path, hd_error *err)
     size_t bytes = 0;
     HD_TRY(open_regular(&fd, &bytes, path, err));
     void *data = NULL;
-    if (bytes) data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes) data = may() ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     int const why = errno;
     close(fd);
     if (data == MAP_FAILED) HD_FAIL(err, HD_ERR_IO, "%s: cannot map: %s", path, strerror(why));
@@ -49,7 +64,7 @@ void hd_file_unmap(hd_file *f)
 static hd_status read_all(int fd, char *to, size_t bytes, const char *path, hd_error *err)
 {
     for (size_t got = 0; got < bytes;) {
-        ssize_t const n = read(fd, to + got, bytes - got);
+        ssize_t const n = may() ? read(fd, to + got, bytes - got) : -1;
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             HD_FAIL(err, HD_ERR_IO, "%s: read %zu of %zu bytes: %s", path, got, bytes,
@@ -96,7 +111,7 @@ hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)
     if (n < 0 || (size_t)n >= sizeof w->path)
         HD_FAIL(err, HD_ERR_INVALID, "output path is too long");
     snprintf(w->temporary, sizeof w->temporary, "%s.part-%ld", path, (long)getpid());
-    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    w->fd = may() ? open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
     if (w->fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
     return HD_OK;
 }
@@ -109,7 +124,7 @@ static hd_status put_failed(const hd_file_writer *w, hd_error *err)
 hd_status hd_file_put(hd_file_writer *w, const void *data, size_t bytes, hd_error *err)
 {
     for (const char *p = data; bytes;) {
-        ssize_t const n = write(w->fd, p, bytes);
+        ssize_t const n = may() ? write(w->fd, p, bytes) : -1;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return put_failed(w, err);
         p += n;
@@ -122,7 +137,7 @@ hd_status hd_file_put_at(hd_file_writer *w, int64_t offset, const void *data, si
                          hd_error *err)
 {
     for (const char *p = data; bytes;) {
-        ssize_t const n = pwrite(w->fd, p, bytes, (off_t)offset);
+        ssize_t const n = may() ? pwrite(w->fd, p, bytes, (off_t)offset) : -1;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return put_failed(w, err);
         p += n;
@@ -134,10 +149,10 @@ hd_status hd_file_put_at(hd_file_writer *w, int64_t offset, const void *data, si
 
 hd_status hd_file_commit(hd_file_writer *w, hd_error *err)
 {
-    bool const synced = fsync(w->fd) == 0;
+    bool const synced = may() && fsync(w->fd) == 0;
     bool const closed = close(w->fd) == 0;
     w->fd = -1;
-    if (synced && closed && rename(w->temporary, w->path) == 0) return HD_OK;
+    if (synced && closed && may() && rename(w->temporary, w->path) == 0) return HD_OK;
     hd_status const s = put_failed(w, err);
     unlink(w->temporary);
     return s;

@@ -19,8 +19,12 @@ void      hd_file_unmap(hd_file *f); /* a zeroed one is fine */
  * owns     *out belongs to `pool` */
 hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
                        hd_error *err);
-bool      hd_file_exists(const char *path);
-bool      hd_file_is_folder(const char *path);
+/* Makes operation number `n` from now (1 is the next) fail with EIO: each open, look at a file's
+ * size, map, read, write, sync and rename is one.  0 switches it off.  For tests. */
+void hd_file_fail_at(int64_t n);
+
+bool hd_file_exists(const char *path);
+bool hd_file_is_folder(const char *path);
 
 /* Writes a file that appears whole or not at all: begin creates a temporary beside `path`,
  * commit renames it, abort (also after a failure) removes it. */

@@ -249,6 +249,7 @@ static void test_bad_options(void **state)
         {{.model = DEMO, .chunk = 65537},
          HD_ERR_INVALID,
          "chunk of 65537 tokens: wanted 1 .. 65536"},
+        {{.model = DEMO, .act = (hd_act)9}, HD_ERR_INVALID, "activation mode 9: wanted 0 .. 3"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -484,7 +485,7 @@ static void test_stop_ids(void **state)
         size_t      bytes = 0;
         const char *third = hd_tokenizer_bytes(hd_engine_tokenizer(shared), all.ids[2], &bytes);
         assert_true(strncmp(h.content, ANSWER, strlen(h.content)) == 0);
-        assert_true(strncmp(ANSWER + strlen(h.content), third, bytes) == 0);
+        assert_true(strncmp(&ANSWER[strlen(h.content)], third, bytes) == 0);
     }
     hd_session_close(s);
 }
@@ -863,6 +864,35 @@ static void test_answer_short_of_memory(void **state)
 
 /* ---- files ---- */
 
+/* Every open, map and read of an open in turn fails once: one message with the file and the
+ * reason, and nothing is left behind. */
+static void test_open_with_failing_files(void **state)
+{
+    hd_options const o = {.model = DEMO, .max_tokens = 64, .chunk = 8, .has_mtp = true};
+    int64_t          n = 1;
+    (void)state;
+    for (;; n++) {
+        hd_engine *e = NULL;
+        hd_error   err = {0};
+        hd_file_fail_at(n);
+        hd_status const got = hd_engine_open(&e, &o, &err);
+        hd_file_fail_at(0);
+        if (got == HD_OK) {
+            hd_engine_close(e);
+            break;
+        }
+        if (got != HD_ERR_IO)
+            fail_msg("operation %d failed, the call says %s: %s", (int)n, hd_status_name(got),
+                     err.message);
+        assert_memory_equal(err.message, DEMO "/", strlen(DEMO) + 1);
+        assert_non_null(strstr(err.message, "Input/output error"));
+        assert_null(strchr(err.message, '\n'));
+        assert_null(e);
+    }
+    print_message("%d operations on files\n", (int)(n - 1));
+    assert_in_range(n, 8 * 2, 100); /* config, hints, index, four shards, tokenizer */
+}
+
 /* A folder of links to the demo model's files, without one of them. */
 static void link_demo(temp_folder *t, const char *without)
 {
@@ -980,6 +1010,7 @@ int main(void)
         cmocka_unit_test(test_open_short_of_memory),
         cmocka_unit_test(test_prompt_short_of_memory),
         cmocka_unit_test(test_answer_short_of_memory),
+        cmocka_unit_test(test_open_with_failing_files),
         cmocka_unit_test(test_missing_files),
         cmocka_unit_test(test_unreadable_files),
         cmocka_unit_test(test_truncated_files),

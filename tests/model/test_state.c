@@ -1,5 +1,6 @@
 /* Sessions as state: forked, taken back, saved and restored ones continue with the bits of one
  * run; a file that is not what was saved is refused and changes nothing. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -432,6 +433,53 @@ static void reports_what_the_system_refuses(void **state)
     free_saved(&v);
 }
 
+typedef hd_status file_call(hd_session *s, hd_error *err);
+static hd_status  save_it(hd_session *s, hd_error *err) { return hd_session_save(s, path, err); }
+static hd_status  load_it(hd_session *s, hd_error *err) { return hd_session_restore(s, path, err); }
+
+/* Each operation in turn fails once; returns how many there are.  The session stays as it was,
+ * and so does the file. */
+static int32_t fail_each(const saved *v, file_call *call)
+{
+    for (int64_t n = 1;; n++) {
+        hd_error err = {0};
+        hd_pool  pool = {0};
+        char    *file = NULL;
+        size_t   bytes = 0;
+        hd_file_fail_at(n);
+        hd_status const got = call(v->s, &err);
+        hd_file_fail_at(0);
+        if (got == HD_OK) return (int32_t)n - 1;
+        assert_int_equal(got, HD_ERR_IO);
+        if (!strstr(err.message, "Input/output error")) fail_msg("%s", err.message);
+        assert_int_equal(v->s->length, SAVED);
+        expect_ok(hd_file_read(&file, &bytes, path, 1 << 26, &pool, &err), &err);
+        assert_int_equal(bytes, v->bytes);
+        assert_memory_equal(file, v->file, bytes);
+        hd_pool_free(&pool);
+    }
+}
+
+static int32_t count_files(void)
+{
+    int32_t    n = 0;
+    DIR *const dir = opendir(folder);
+    assert_non_null(dir);
+    while (readdir(dir)) n++;
+    closedir(dir);
+    return n - 2;
+}
+
+static void survives_failing_files(void **state)
+{
+    (void)state;
+    saved v = make_saved();
+    assert_in_range(fail_each(&v, save_it), 10, 10000);
+    assert_in_range(fail_each(&v, load_it), 3, 10);
+    assert_int_equal(count_files(), 1); /* no temporary is left */
+    free_saved(&v);
+}
+
 static void forks_within_one_engine_only(void **state)
 {
     (void)state;
@@ -470,6 +518,7 @@ int main(void)
         cmocka_unit_test(refuses_fields_that_lie),
         cmocka_unit_test(refuses_other_models_and_options),
         cmocka_unit_test(reports_what_the_system_refuses),
+        cmocka_unit_test(survives_failing_files),
         cmocka_unit_test(forks_within_one_engine_only),
     };
     enum { N_PLAIN = sizeof plain / sizeof plain[0] };
