@@ -43,10 +43,11 @@ __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1) multiply(hd_gemm_args a
 
 } /* namespace */
 
+/* Scales are copied four at a time: whole words of a row's, so 128 columns. */
 bool hd_gemm_mxfp4_sm90_supports(const void *args)
 {
     const hd_gemm_args *const a = (const hd_gemm_args *)args;
-    return a->k % 64 == 0 && a->k > 0 && a->t <= 16 &&
+    return a->k % 128 == 0 && a->k > 0 && a->t <= 16 &&
            hd_tile_stages<false>(a->k, HD_TILE_TOKENS) > 0;
 }
 

@@ -133,10 +133,11 @@ __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
 
 } /* namespace */
 
+/* Scales are copied four at a time: whole words of a row's, so 128 columns. */
 bool hd_grouped_gemm_mxfp4_sm90_supports(const void *args)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
-    return a->k % 64 == 0 && a->k > 0 && a->k <= 7168 && a->t <= 128 && a->e <= MAX_EXPERTS;
+    return a->k % 128 == 0 && a->k > 0 && a->k <= 7168 && a->t <= 128 && a->e <= MAX_EXPERTS;
 }
 
 hd_status hd_grouped_gemm_mxfp4_sm90(const void *args, hd_stream *stream)
