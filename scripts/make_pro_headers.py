@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Writes a checkpoint of DeepSeek-V4-Pro's size without its weights.
+
+    scripts/make_pro_headers.py [FOLDER]      default: build/pro
+
+The config, the index and the headers of 64 shards are real: names, dtypes and shapes of all
+145,116 tensors, 864,704,792,696 bytes of them.  The data is a hole in each file, so that the
+folder takes some 30 MB on a file system with sparse files.  bench/bench_open.c reads it.
+"""
+import json
+import os
+import sys
+
+LAYERS, D, HEADS, HEAD, Q, GROUPS, O_RANK = 61, 7168, 128, 512, 1536, 16, 1024
+INTER, EXPERTS, USED, VOCAB, HASH = 3072, 384, 6, 129280, 3
+INDEX_HEADS, INDEX = 64, 128
+RATIOS = [128, 128] + [4, 128] * 29 + [4] + [0]
+WIDTH = {"I8": 1, "F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4, "I64": 8}
+N_TENSORS, N_BYTES = 145116, 864704792696
+
+
+class Shard(dict):
+    def bf16(self, name, *shape):
+        self[name] = "BF16", shape
+
+    def f32(self, name, *shape):
+        self[name] = "F32", shape
+
+    def fp8(self, name, n, k):
+        self[name + ".weight"] = "F8_E4M3", (n, k)
+        self[name + ".scale"] = "F8_E8M0", (n // 128, k // 128)
+
+    def fp4(self, name, n, k):
+        self[name + ".weight"] = "I8", (n, k // 2)
+        self[name + ".scale"] = "F8_E8M0", (n, k // 32)
+
+
+def add_hc(s, name, outputs, scales):
+    s.f32(name + "_fn", outputs, 4 * D)
+    s.f32(name + "_base", outputs)
+    s.f32(name + "_scale", scales)
+
+
+def add_compressor(s, p, ratio, head):
+    width = 2 * head if ratio == 4 else head
+    s.f32(p + ".ape", ratio, width)
+    s.bf16(p + ".wkv.weight", width, D)
+    s.bf16(p + ".wgate.weight", width, D)
+    s.bf16(p + ".norm.weight", head)
+
+
+def add_attention(s, p, ratio):
+    s.f32(p + "attn_sink", HEADS)
+    s.bf16(p + "q_norm.weight", Q)
+    s.bf16(p + "kv_norm.weight", HEAD)
+    s.fp8(p + "wq_a", Q, D)
+    s.fp8(p + "wq_b", HEADS * HEAD, Q)
+    s.fp8(p + "wkv", HEAD, D)
+    s.fp8(p + "wo_a", GROUPS * O_RANK, HEADS * HEAD // GROUPS)
+    s.fp8(p + "wo_b", D, GROUPS * O_RANK)
+    if ratio:
+        add_compressor(s, p + "compressor", ratio, HEAD)
+    if ratio == 4:
+        s.fp8(p + "indexer.wq_b", INDEX_HEADS * INDEX, Q)
+        s.bf16(p + "indexer.weights_proj.weight", INDEX_HEADS, D)
+        add_compressor(s, p + "indexer.compressor", 4, INDEX)
+
+
+def add_experts(s, p, is_hash):
+    s.bf16(p + "gate.weight", EXPERTS, D)
+    if is_hash:
+        s[p + "gate.tid2eid"] = "I64", (VOCAB, USED)
+    else:
+        s.f32(p + "gate.bias", EXPERTS)
+    for e in range(EXPERTS):
+        for w, n, k in (("w1", INTER, D), ("w3", INTER, D), ("w2", D, INTER)):
+            s.fp4(f"{p}experts.{e}.{w}", n, k)
+    for w, n, k in (("w1", INTER, D), ("w3", INTER, D), ("w2", D, INTER)):
+        s.fp8(f"{p}shared_experts.{w}", n, k)
+
+
+def add_layer(s, p, ratio, is_hash):
+    s.bf16(p + "attn_norm.weight", D)
+    s.bf16(p + "ffn_norm.weight", D)
+    add_hc(s, p + "hc_attn", 24, 3)
+    add_hc(s, p + "hc_ffn", 24, 3)
+    add_attention(s, p + "attn.", ratio)
+    add_experts(s, p + "ffn.", is_hash)
+
+
+def make_shards():
+    first, last, mtp = Shard(), Shard(), Shard()
+    first.bf16("embed.weight", VOCAB, D)
+    last.bf16("head.weight", VOCAB, D)
+    last.bf16("norm.weight", D)
+    add_hc(last, "hc_head", 4, 1)
+    add_layer(mtp, "mtp.0.", 0, False)
+    for name in ("e_proj", "h_proj"):
+        mtp.fp8("mtp.0." + name, D, D)
+    for name in ("enorm", "hnorm", "norm"):
+        mtp.bf16(f"mtp.0.{name}.weight", D)
+    add_hc(mtp, "mtp.0.hc_head", 4, 1)
+    layers = [Shard() for _ in range(LAYERS)]
+    for i, s in enumerate(layers):
+        add_layer(s, f"layers.{i}.", RATIOS[i], i < HASH)
+    return [first, *layers, last, mtp]
+
+
+def write_shard(path, shard):
+    """Returns the bytes of its tensors."""
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, (dtype, shape) in shard.items():
+        n = WIDTH[dtype]
+        for d in shape:
+            n *= d
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + at)
+    return at
+
+
+def config():
+    return {
+        "model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"],
+        "hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": 1, "head_dim": HEAD, "qk_rope_head_dim": 64, "q_lora_rank": Q,
+        "o_groups": GROUPS, "o_lora_rank": O_RANK, "moe_intermediate_size": INTER,
+        "n_routed_experts": EXPERTS, "num_experts_per_tok": USED, "n_shared_experts": 1,
+        "num_hash_layers": HASH, "routed_scaling_factor": 2.5, "scoring_func": "sqrtsoftplus",
+        "topk_method": "noaux_tc", "norm_topk_prob": True, "hidden_act": "silu",
+        "swiglu_limit": 10.0, "index_n_heads": INDEX_HEADS, "index_head_dim": INDEX,
+        "index_topk": 1024, "compress_ratios": RATIOS, "sliding_window": 128,
+        "vocab_size": VOCAB, "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000, "compress_rope_theta": 160000,
+        "rope_scaling": {"type": "yarn", "factor": 16, "beta_fast": 32, "beta_slow": 1,
+                         "original_max_position_embeddings": 65536},
+        "max_position_embeddings": 1048576, "num_nextn_predict_layers": 1,
+        "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 1,
+        "expert_dtype": "fp4",
+        "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic",
+                                "fmt": "e4m3", "scale_fmt": "ue8m0",
+                                "weight_block_size": [128, 128]}}
+
+
+def write_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+        json.dump(value, f, indent=2)
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else "build/pro"
+    os.makedirs(folder, exist_ok=True)
+    shards, total, where = make_shards(), 0, {}
+    for i, shard in enumerate(shards, 1):
+        name = f"model-{i:05}-of-{len(shards):05}.safetensors"
+        total += write_shard(os.path.join(folder, name), shard)
+        where.update(dict.fromkeys(shard, name))
+    if (len(where), total) != (N_TENSORS, N_BYTES):
+        sys.exit(f"make_pro_headers: {len(where)} tensors of {total} bytes: wanted {N_TENSORS} "
+                 f"of {N_BYTES}")
+    write_json(folder, "model.safetensors.index.json",
+               {"metadata": {"total_size": total}, "weight_map": where})
+    write_json(folder, "config.json", config())
+    print(f"{folder}: {len(where)} tensors, {total} bytes, {len(shards)} shards")
+
+
+if __name__ == "__main__":
+    main()
