@@ -3,6 +3,7 @@
 void hd_sampling_options_list(hd_sampling_options *s, hd_option out[HD_N_SAMPLING_OPTIONS])
 {
     hd_sampling *const d = &s->sampling;
+    float *const       repeat = &d->repetition_penalty;
     hd_option const    list[HD_N_SAMPLING_OPTIONS] = {
            {.name = "-n", .number = &s->max_new, .least = 1, .most = INT32_MAX},
            {.name = "--min-new", .number = &s->min_new, .least = 0, .most = INT32_MAX},
@@ -13,7 +14,7 @@ void hd_sampling_options_list(hd_sampling_options *s, hd_option out[HD_N_SAMPLIN
            {.name = "--seed", .seed = &d->seed},
            {.name = "--presence-penalty", .real = &d->presence_penalty, .least = -2, .most = 2},
            {.name = "--frequency-penalty", .real = &d->frequency_penalty, .least = -2, .most = 2},
-           {.name = "--repetition-penalty", .real = &d->repetition_penalty, .least = 0, .most = 100},
+           {.name = "--repetition-penalty", .real = repeat, .least = 0, .most = 100},
            {.name = "--logit-bias", .biases = &s->biases, .least = -100, .most = 100},
            {.name = "--stop", .list = &s->stop},
            {.name = "--stop-id", .ids = &s->stop_ids},
