@@ -264,6 +264,7 @@ typedef struct hd_engine_info {
     double      token_bytes;  /* KV of one more token of context, over whole pages         */
     int64_t     act_bytes;    /* activations of the largest pass                           */
     hd_dialect  dialect;      /* of prompts                                                */
+    uint32_t    isa;          /* of hd_options.isa, the families that have any kernel      */
 } hd_engine_info;
 void hd_engine_info_get(const hd_engine *e, hd_engine_info *out); /* borrowed strings */
 const hd_tokenizer *hd_engine_tokenizer(const hd_engine *e);      /* borrowed         */

@@ -28,13 +28,13 @@ void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OP
     for (int i = 0; i < HD_N_SIZE_OPTIONS; i++) out[i] = list[i];
 }
 
-static void describe(const hd_model_options *m, const hd_engine *e, hd_screen *screen)
+static void describe(const hd_engine *e, hd_screen *screen)
 {
     char           kernels[64];
     hd_engine_info info;
     double const   mib = 1024.0 * 1024.0;
     hd_engine_info_get(e, &info);
-    hd_isa_print(m->isa ? m->isa : hd_cpu_isa(), kernels, sizeof kernels);
+    hd_isa_print(info.isa, kernels, sizeof kernels);
     hd_screen_note(screen, "%s; activations %s; kernels %s", info.family, hd_act_name(info.act),
                    kernels);
     if (!screen->is_verbose) return;
@@ -66,6 +66,6 @@ hd_status hd_model_options_open(const hd_model_options *m, hd_screen *screen, hd
     hd_options const o = hd_model_options_engine(m, screen);
     hd_status const  s = hd_engine_open(out, &o, err);
     hd_screen_progress(screen, "", 1, 1);
-    if (s == HD_OK) describe(m, *out, screen);
+    if (s == HD_OK) describe(*out, screen);
     return s;
 }

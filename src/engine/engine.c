@@ -479,7 +479,8 @@ void hd_engine_info_get(const hd_engine *e, hd_engine_info *out)
                             .kv_bytes = (int64_t)e->kv.cap,
                             .token_bytes = hd_model_token_bytes(&e->model),
                             .act_bytes = (int64_t)e->act.cap,
-                            .dialect = c->dialect};
+                            .dialect = c->dialect,
+                            .isa = e->options.isa & hd_kernel_families()};
 }
 
 const hd_tokenizer *hd_engine_tokenizer(const hd_engine *e) { return e->tokenizer; }

@@ -72,6 +72,9 @@ extern const int32_t      hd_n_ops;
  * `args`; NULL when there is none. */
 const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask);
 
+/* Mask of the families that have a kernel in the table. */
+uint32_t hd_kernel_families(void);
+
 size_t  hd_dtype_bytes(hd_dtype t);
 int64_t hd_operand_count(const hd_operand *o); /* elements of one tensor; lists not multiplied */
 /* Number of rows (product of all dimensions but the last) and their width. */

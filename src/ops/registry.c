@@ -30,6 +30,13 @@ const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t is
     return NULL;
 }
 
+uint32_t hd_kernel_families(void)
+{
+    uint32_t mask = 0;
+    for (int32_t i = 0; i < hd_n_kernels; i++) mask |= hd_kernels[i].isa;
+    return mask;
+}
+
 size_t hd_dtype_bytes(hd_dtype t)
 {
     static const size_t bytes[] = {[HD_F32] = 4, [HD_BF16] = 2, [HD_U8] = 1, [HD_I32] = 4};
