@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 
@@ -614,6 +615,14 @@ class Terminal:
         self.seen = self.seen[found.end():]
         return found
 
+    def wait_for_prompt(self, before=""):
+        """Waits for a prompt that reads keys: the line editor shows it before it takes over."""
+        self.wait_for(before + "> ")
+        end = time.monotonic() + 60
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            assert time.monotonic() < end, "the line editor does not take over"
+            time.sleep(0.01)
+
     def type(self, text):
         os.write(self.fd, text.encode())
 
@@ -631,28 +640,28 @@ class Terminal:
 
 def test_chat_on_a_terminal():
     t = Terminal("chat", MODEL)
-    t.wait_for("> ")
+    t.wait_for_prompt()
     t.type(FRANCE + "\r")
-    t.wait_for(re.escape(PARIS) + "\r\n.*> ")
+    t.wait_for_prompt(re.escape(PARIS) + "\r\n.*")
     t.type("\x1b[A\x7f!\r")  # the line before, its last character changed
-    t.wait_for(r"What is the capital of France\?[^\n]*!\r\n.*> ")
+    t.wait_for_prompt(r"What is the capital of France\?[^\n]*!\r\n.*")
     t.type("Grüße 世界\r")
     t.wait_for("Grüße 世界")
-    t.wait_for("> ")
+    t.wait_for_prompt()
     t.type("\x04")
     assert t.finish() == 0
 
 
 def test_chat_interrupts_an_answer():
     t = Terminal("chat", MODEL, *RAMBLING)
-    t.wait_for("> ")
+    t.wait_for_prompt()
     t.type("Hello.\r")
     t.wait_for(r"Hello\.\r\n[^\r]{20}")
     t.type("\x03")
-    t.wait_for("hadal: stopped\r\n.*> ")
+    t.wait_for_prompt("hadal: stopped\r\n.*")
     t.type("/tokens\r")
     assert int(t.wait_for(r"(\d+) of 4096 tokens").group(1)) < 4000
-    t.wait_for("> ")
+    t.wait_for_prompt()
     t.type("nonsense\x03/quit\r")  # at the prompt Ctrl-C clears the line
     assert t.finish() == 0
 
