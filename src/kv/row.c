@@ -74,7 +74,7 @@ int64_t hd_row_page_bytes(const hd_row_layout *l)
 
 int64_t hd_row_pages(const hd_row_layout *l, int64_t rows)
 {
-    return (rows + l->page - 1) / l->page;
+    return rows ? (rows + l->page - 1) / l->page : 0;
 }
 
 int64_t hd_row_data_at(const hd_row_layout *l, int64_t row)

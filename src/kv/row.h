@@ -58,7 +58,7 @@ int32_t hd_row_scale_bytes(const hd_row_layout *l); /* of one row, padding inclu
 /* From one page to the next.  FP8 pages are padded to a multiple of a row's data: published
  * kernels describe a whole pool to the TMA unit as one matrix of rows of that stride. */
 int64_t hd_row_page_bytes(const hd_row_layout *l);
-/* Pages that hold `rows` rows. */
+/* Pages that hold `rows` rows; none for none, whatever the layout. */
 int64_t hd_row_pages(const hd_row_layout *l, int64_t rows);
 /* First byte of row r's data and of its scales, from the start of the pool. */
 int64_t hd_row_data_at(const hd_row_layout *l, int64_t row);
