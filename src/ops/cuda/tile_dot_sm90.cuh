@@ -35,6 +35,8 @@ template <bool is_nvfp4> struct hd_tile {
     static constexpr int block = is_nvfp4 ? 16 : 32;      /* columns of a scale   */
     static constexpr int scale_bytes = HD_TILE_K / block; /* of a row of the tile */
     static constexpr int bytes = HD_CODE_BYTES + HD_TILE_ROWS * scale_bytes;
+    /* A matrix has a whole number of these: scales are copied four bytes at a time. */
+    static constexpr int columns = 4 * block;
 };
 
 /* One matrix: rows of codes and scales as in ops/gemm.h. */
