@@ -23,13 +23,27 @@ size_t hd_matrix_w_bytes(hd_format f, int32_t n, int32_t k)
     return 0;
 }
 
+int64_t hd_matrix_sf_rows(hd_format f, int64_t n)
+{
+    if (f == HD_FMT_FP8) return (n + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
+    return f == HD_FMT_MXFP4 || f == HD_FMT_NVFP4 ? n : 0;
+}
+
+int64_t hd_matrix_sf_cols(hd_format f, int32_t k)
+{
+    switch (f) {
+    case HD_FMT_FP8: return ((int64_t)k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
+    case HD_FMT_MXFP4: return k / HD_MXFP4_BLOCK;
+    case HD_FMT_NVFP4: return k / HD_NVFP4_BLOCK;
+    case HD_FMT_F32:
+    case HD_FMT_BF16:
+    case HD_FMT_NONE: break;
+    }
+    return 0;
+}
+
 size_t hd_matrix_sf_bytes(hd_format f, int32_t n, int32_t k)
 {
-    size_t const rows = (size_t)n, cols = (size_t)k;
-    if (f == HD_FMT_FP8)
-        return (rows + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK *
-               ((cols + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK) * sizeof(float);
-    if (f == HD_FMT_MXFP4) return rows * cols / HD_MXFP4_BLOCK;
-    if (f == HD_FMT_NVFP4) return rows * cols / HD_NVFP4_BLOCK;
-    return 0;
+    size_t const count = (size_t)(hd_matrix_sf_rows(f, n) * hd_matrix_sf_cols(f, k));
+    return f == HD_FMT_FP8 ? count * sizeof(float) : count;
 }

@@ -29,6 +29,10 @@ typedef struct hd_matrix {
     const float *input_scale_at; /* [1] the same where kernels read it; NVFP4 only */
 } hd_matrix;
 
+/* The scales of n rows of k columns, as a matrix of f32 (FP8) or of bytes; 0 for F32 and BF16. */
+int64_t hd_matrix_sf_rows(hd_format f, int64_t n);
+int64_t hd_matrix_sf_cols(hd_format f, int32_t k);
+
 /* Bytes at w and at sf. */
 size_t hd_matrix_w_bytes(hd_format f, int32_t n, int32_t k);
 size_t hd_matrix_sf_bytes(hd_format f, int32_t n, int32_t k);

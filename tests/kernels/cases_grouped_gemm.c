@@ -71,8 +71,8 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
         .n = N_SHAPES + N_WIDE + N_DEEP, .variant = (format_variant), .patterns = TEST_ALL,   \
         .rows = offsetof(hd_grouped_gemm_args, t), .make = make, .fill = fill, .limit = limit \
     }
-const hd_cases hd_cases_grouped_gemm_f32 = CASES(TEST_F32);
-const hd_cases hd_cases_grouped_gemm_bf16 = CASES(TEST_BF16);
-const hd_cases hd_cases_grouped_gemm_fp8 = CASES(TEST_FP8);
-const hd_cases hd_cases_grouped_gemm_mxfp4 = CASES(TEST_MXFP4);
-const hd_cases hd_cases_grouped_gemm_nvfp4 = CASES(TEST_NVFP4);
+const hd_cases hd_cases_grouped_gemm_f32 = CASES(HD_FMT_F32);
+const hd_cases hd_cases_grouped_gemm_bf16 = CASES(HD_FMT_BF16);
+const hd_cases hd_cases_grouped_gemm_fp8 = CASES(HD_FMT_FP8);
+const hd_cases hd_cases_grouped_gemm_mxfp4 = CASES(HD_FMT_MXFP4);
+const hd_cases hd_cases_grouped_gemm_nvfp4 = CASES(HD_FMT_NVFP4);

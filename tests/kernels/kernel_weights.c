@@ -8,7 +8,7 @@
 
 int32_t test_weight_block(int32_t format)
 {
-    return format == TEST_MXFP4 ? 32 : format == TEST_NVFP4 ? 16 : 1;
+    return format == HD_FMT_MXFP4 ? 32 : format == HD_FMT_NVFP4 ? 16 : 1;
 }
 
 /* Values of one size, so that no lost block hides behind larger ones; one in 16 is any code
@@ -30,9 +30,9 @@ static uint8_t random_e8m0(test_case *c)
 static uint8_t random_byte(const hd_operand *o, test_case *c)
 {
     bool const is_scale = test_is(o, "sf");
-    if (is_scale && c->variant == TEST_MXFP4) return random_e8m0(c);
+    if (is_scale && c->variant == HD_FMT_MXFP4) return random_e8m0(c);
     if (is_scale) return random_e4m3(&c->rng) & 0x7F;
-    return c->variant == TEST_FP8 ? random_e4m3(&c->rng) : (uint8_t)test_next(&c->rng);
+    return c->variant == HD_FMT_FP8 ? random_e4m3(&c->rng) : (uint8_t)test_next(&c->rng);
 }
 
 static void fill_bytes(const hd_operand *o, uint8_t *data, test_case *c)
@@ -64,12 +64,12 @@ double test_weight(const test_matrix *m, int64_t i, int32_t j)
     int64_t const        at = i * m->k + j;
     const uint8_t *const bytes = m->w, *const sf = m->sf;
     switch (m->format) {
-    case TEST_F32: return ((const float *)m->w)[at];
-    case TEST_BF16: return hd_bf16_to_f32(((const uint16_t *)m->w)[at]);
-    case TEST_FP8:
+    case HD_FMT_F32: return ((const float *)m->w)[at];
+    case HD_FMT_BF16: return hd_bf16_to_f32(((const uint16_t *)m->w)[at]);
+    case HD_FMT_FP8:
         return (double)hd_e4m3_table[bytes[at]] *
                ((const float *)m->sf)[i / 128 * ((m->k + 127) / 128) + j / 128];
-    case TEST_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
+    case HD_FMT_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
     default: return e2m1_at(m, i, j) * hd_e4m3_table[sf[i * (m->k / 16) + j / 16]] * m->scale;
     }
 }

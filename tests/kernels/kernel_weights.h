@@ -2,13 +2,12 @@
 #define HD_KERNELS_KERNEL_WEIGHTS_H
 
 #include "cases.h"
+#include "quant/matrix.h"
 
-/* Weight matrices of all formats, for the cases of gemm and grouped_gemm. */
+/* Weight matrices of all formats, for the cases of gemm and grouped_gemm, whose variant is the
+ * hd_format. */
 
 HD_BEGIN_C
-
-/* Variants of hd_cases. */
-enum { TEST_F32, TEST_BF16, TEST_FP8, TEST_MXFP4, TEST_NVFP4 };
 
 /* Elements along k that cannot be split. */
 int32_t test_weight_block(int32_t format);

@@ -10,5 +10,5 @@ bool hd_gemm_bf16_cuda_supports(const void *args)
 
 hd_status hd_gemm_bf16_cuda(const void *args, hd_stream *stream)
 {
-    return hd_launch_gemm<HD_W_BF16>(args, stream);
+    return hd_launch_gemm<HD_FMT_BF16>(args, stream);
 }

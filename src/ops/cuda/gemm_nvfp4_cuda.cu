@@ -10,5 +10,5 @@ bool hd_gemm_nvfp4_cuda_supports(const void *args)
 
 hd_status hd_gemm_nvfp4_cuda(const void *args, hd_stream *stream)
 {
-    return hd_launch_gemm<HD_W_NVFP4>(args, stream);
+    return hd_launch_gemm<HD_FMT_NVFP4>(args, stream);
 }

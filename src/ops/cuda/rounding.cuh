@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* Rounding to the small formats of quant/, the same bits as there.  In double, as there: a
+/* Rounding to the small formats of quant/ and back, the same bits as there.  In double, as there: a
  * quotient by an NVFP4 scale must be rounded once before it is compared with midpoints. */
 
 /* The largest power of two that is at most x, for normal x > 0. */
@@ -59,6 +59,27 @@ static __device__ __forceinline__ uint16_t hd_f32_to_bf16_cuda(float x)
 static __device__ __forceinline__ float hd_bf16_to_f32_cuda(uint16_t b)
 {
     return __uint_as_float((uint32_t)b << 16);
+}
+
+/* ---- values of codes that are not NaN ----
+ * A small float shifted to the place of an f32's exponent and mantissa is that float times a
+ * power of two, denormals included. */
+
+static __device__ __forceinline__ float hd_e4m3_number(uint32_t code)
+{
+    return __uint_as_float((code & 0x7f) << 20 | (code & 0x80) << 24) * 0x1p120f;
+}
+
+/* Of the low four bits. */
+static __device__ __forceinline__ float hd_e2m1_number(uint32_t code)
+{
+    return __uint_as_float((code & 7) << 22 | (code & 8) << 28) * 0x1p126f;
+}
+
+/* 2^(code - 127); code 0 is the denormal 2^-127. */
+static __device__ __forceinline__ float hd_e8m0_number(uint32_t code)
+{
+    return __uint_as_float(code ? code << 23 : 0x00400000);
 }
 
 /* Magnitudes as integers: they order as the floats do, and what is not finite is above. */

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "kv/row.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/rounding.cuh"
 #include "quant/fp4.h"
 
@@ -52,25 +53,16 @@ static __device__ __forceinline__ hd_row_place hd_place_row(const hd_row_map *m,
             page + (int64_t)m->page * m->data_bytes + (int64_t)in_page * m->scale_bytes};
 }
 
-/* ---- codes ----
- * A small float shifted to the place of an f32's exponent and mantissa is that float times a
- * power of two, denormals included. */
+/* ---- codes, which in a cache may be NaN ---- */
 
 static __device__ __forceinline__ float hd_e4m3_to_f32_cuda(uint32_t code)
 {
-    float const v = __uint_as_float((code & 0x7f) << 20 | (code & 0x80) << 24) * 0x1p120f;
-    return (code & 0x7f) == 0x7f ? __uint_as_float(0x7fc00000) : v;
-}
-
-static __device__ __forceinline__ float hd_e2m1_to_f32_cuda(uint32_t code)
-{
-    return __uint_as_float((code & 7) << 22 | (code & 8) << 28) * 0x1p126f;
+    return (code & 0x7f) == 0x7f ? __uint_as_float(0x7fc00000) : hd_e4m3_number(code);
 }
 
 static __device__ __forceinline__ float hd_e8m0_to_f32_cuda(uint32_t code)
 {
-    if (code == 0xff) return __uint_as_float(0x7fc00000);
-    return __uint_as_float(code ? code << 23 : 0x00400000);
+    return code == 0xff ? __uint_as_float(0x7fc00000) : hd_e8m0_number(code);
 }
 
 static __device__ __forceinline__ uint32_t hd_e4m3_encode_cuda(double x)
@@ -118,8 +110,8 @@ static __device__ __forceinline__ float4 hd_read_plain4(const uint8_t *p, bool i
 /* Four E2M1 codes in 16 bits. */
 static __device__ __forceinline__ float4 hd_read_codes4(uint32_t codes, float scale)
 {
-    return {hd_e2m1_to_f32_cuda(codes) * scale, hd_e2m1_to_f32_cuda(codes >> 4) * scale,
-            hd_e2m1_to_f32_cuda(codes >> 8) * scale, hd_e2m1_to_f32_cuda(codes >> 12) * scale};
+    return {hd_e2m1_number(codes) * scale, hd_e2m1_number(codes >> 4) * scale,
+            hd_e2m1_number(codes >> 8) * scale, hd_e2m1_number(codes >> 12) * scale};
 }
 
 static __device__ __forceinline__ float4 hd_read_e4m3x4(uint32_t codes, float scale)
@@ -177,7 +169,7 @@ static __device__ __forceinline__ void hd_write_fp8(const float *x, int32_t c, u
                                                     uint8_t *scales)
 {
     uint32_t const bits =
-        __reduce_max_sync(0xffffffffu, max(hd_magnitude_bits(x[c]), hd_magnitude_bits(x[c + 32])));
+        hd_warp_max_bits(max(hd_magnitude_bits(x[c]), hd_magnitude_bits(x[c + 32])));
     bool const   is_finite = bits < HD_NOT_FINITE;
     double const amax = fmax((double)__uint_as_float(bits), 1e-4);
     double const s = is_finite ? hd_pow2_ceil_cuda(amax / 448.0) : 1.0, inverse = 1.0 / s;
@@ -206,7 +198,7 @@ static __device__ __forceinline__ void hd_write_nvfp4(float x, int32_t c, bool i
 static __device__ __forceinline__ void hd_write_mxfp4(float x, int32_t c, uint8_t *data,
                                                       uint8_t *scales)
 {
-    uint32_t const bits = __reduce_max_sync(0xffffffffu, hd_magnitude_bits(x));
+    uint32_t const bits = hd_warp_max_bits(hd_magnitude_bits(x));
     bool const     is_finite = bits < HD_NOT_FINITE;
     double const   wanted = bits ? hd_pow2_ceil_cuda((double)__uint_as_float(bits) / 6.0) : 1.0;
     double const   s = fmax(wanted, 0x1p-127);

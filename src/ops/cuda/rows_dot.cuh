@@ -2,8 +2,10 @@
 #define HD_OPS_CUDA_ROWS_DOT_CUH
 
 #include "launch.cuh"
+#include "ops/cuda/rounding.cuh"
 #include "ops/gemm.h"
 #include "ops/grouped_gemm.h"
+#include "quant/matrix.h"
 
 /* Portable products for all weight formats: right on any GPU, any k and any alignment.
  *
@@ -11,8 +13,6 @@
  *   eight tokens; lane l takes columns 8 l .. 8 l + 7 of every 256.
  * Sums: f32, per lane by rising k, then over lanes; a token's sum does not depend on the
  *   others. */
-
-enum hd_weight_format { HD_W_F32, HD_W_BF16, HD_W_FP8, HD_W_MXFP4, HD_W_NVFP4 };
 
 #define HD_ROW_TOKENS 8
 
@@ -22,38 +22,24 @@ struct hd_dot_matrix {
     float       scale;
 };
 
-static __device__ __forceinline__ float hd_e2m1_value(uint32_t code)
-{
-    /* Exponent and mantissa of the code at f32's place, 2^-126 times too small. */
-    float const magnitude = __uint_as_float((code & 7) << 22) * 0x1p126f;
-    return code & 8 ? -magnitude : magnitude;
-}
-
-static __device__ __forceinline__ float hd_e4m3_value(uint32_t code)
-{
-    float const magnitude = __uint_as_float((code & 127) << 20) * 0x1p120f;
-    return code & 128 ? -magnitude : magnitude;
-}
-
 /* Weights [k, k + 8) of a row; those behind k are 0. */
 template <int format>
 static __device__ __forceinline__ void hd_decode_eight(const hd_dot_matrix &m, int64_t row,
                                                        int32_t k, float w[8])
 {
-    if (format == HD_W_MXFP4 || format == HD_W_NVFP4) {
-        constexpr int  block = format == HD_W_MXFP4 ? 32 : 16;
+    if (format == HD_FMT_MXFP4 || format == HD_FMT_NVFP4) {
+        constexpr int  block = format == HD_FMT_MXFP4 ? 32 : 16;
         const uint8_t *codes = (const uint8_t *)m.w + row * (m.k / 2) + k / 2;
         uint32_t const s = ((const uint8_t *)m.sf)[row * (m.k / block) + k / block];
-        float const    scale =
-            format == HD_W_NVFP4 ? hd_e4m3_value(s) : __uint_as_float(s ? s << 23 : 0x00400000u);
+        float const    scale = format == HD_FMT_NVFP4 ? hd_e4m3_number(s) : hd_e8m0_number(s);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            w[2 * i] = hd_e2m1_value(codes[i]) * scale;
-            w[2 * i + 1] = hd_e2m1_value(codes[i] >> 4) * scale;
+            w[2 * i] = hd_e2m1_number(codes[i]) * scale;
+            w[2 * i + 1] = hd_e2m1_number(codes[i] >> 4) * scale;
         }
         return;
     }
-    float const scale = format == HD_W_FP8
+    float const scale = format == HD_FMT_FP8
                             ? ((const float *)m.sf)[row / 128 * ((m.k + 127) / 128) + k / 128]
                             : 1.0f;
 #pragma unroll
@@ -61,10 +47,10 @@ static __device__ __forceinline__ void hd_decode_eight(const hd_dot_matrix &m, i
         int64_t const at = row * m.k + k + i;
         if (k + i >= m.k)
             w[i] = 0;
-        else if (format == HD_W_FP8)
-            w[i] = hd_e4m3_value(((const uint8_t *)m.w)[at]) * scale;
-        else if (format == HD_W_BF16)
-            w[i] = __uint_as_float((uint32_t)((const uint16_t *)m.w)[at] << 16);
+        else if (format == HD_FMT_FP8)
+            w[i] = hd_e4m3_number(((const uint8_t *)m.w)[at]) * scale;
+        else if (format == HD_FMT_BF16)
+            w[i] = hd_bf16_to_f32_cuda(((const uint16_t *)m.w)[at]);
         else
             w[i] = ((const float *)m.w)[at];
     }
@@ -98,7 +84,7 @@ static __device__ __forceinline__ void hd_row_dot(const hd_dot_matrix &m, int64_
 
 template <int format> __global__ void hd_gemm_rows(hd_gemm_args a)
 {
-    hd_dot_matrix const m = {a.w, a.sf, a.n, a.k, format == HD_W_NVFP4 ? a.w_scale : 1.0f};
+    hd_dot_matrix const m = {a.w, a.sf, a.n, a.k, format == HD_FMT_NVFP4 ? a.w_scale : 1.0f};
     int32_t const       row = blockIdx.x * 8 + threadIdx.x / 32, t0 = blockIdx.y * HD_ROW_TOKENS,
                   q = blockIdx.z;
     if (row >= a.n) return;
@@ -146,8 +132,8 @@ template <int format> __global__ void hd_grouped_gemm_rows(hd_grouped_gemm_args 
     int32_t const e = blockIdx.y, row = blockIdx.x * 8 + threadIdx.x / 32;
     int32_t       next = 0, slots[HD_ROW_TOKENS] = {0};
     for (int n; (n = hd_collect_slots(a, e, &next, slots)) > 0;) {
-        hd_dot_matrix const m = {a.w[e], format >= HD_W_FP8 ? a.sf[e] : NULL, a.n, a.k,
-                                 format == HD_W_NVFP4 ? a.w_scale[e] : 1.0f};
+        hd_dot_matrix const m = {a.w[e], format >= HD_FMT_FP8 ? a.sf[e] : NULL, a.n, a.k,
+                                 format == HD_FMT_NVFP4 ? a.w_scale[e] : 1.0f};
         const float        *x[HD_ROW_TOKENS];
         float              *y[HD_ROW_TOKENS];
         for (int i = 0; i < HD_ROW_TOKENS; i++) {

@@ -15,7 +15,7 @@ typedef struct hd_ref_matrix {
     double      scale; /* NVFP4's tensor scale */
 } hd_ref_matrix;
 
-/* Decodes elements [k0, k0 + n) of one row; k0 is a multiple of HD_TILE_K. */
+/* Decodes elements [k0, k0 + n) of one row; k0 is a multiple of every block size. */
 typedef void hd_decode_fn(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out);
 hd_decode_fn hd_decode_f32, hd_decode_bf16, hd_decode_fp8, hd_decode_mxfp4, hd_decode_nvfp4;
 
