@@ -2,9 +2,12 @@
 
 /* gemm_mxfp4 for few tokens on Hopper: see tile_gemm_sm90.cuh. */
 
-bool hd_gemm_mxfp4_sm90_supports(const void *args) { return hd_tile_gemm_supports<false>(args); }
+bool hd_gemm_mxfp4_sm90_supports(const void *args)
+{
+    return hd_tile_gemm_supports<HD_FMT_MXFP4>(args);
+}
 
 hd_status hd_gemm_mxfp4_sm90(const void *args, hd_stream *stream)
 {
-    return hd_launch_tile_gemm<false>(args, stream);
+    return hd_launch_tile_gemm<HD_FMT_MXFP4>(args, stream);
 }

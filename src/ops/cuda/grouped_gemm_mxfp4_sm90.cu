@@ -4,10 +4,10 @@
 
 bool hd_grouped_gemm_mxfp4_sm90_supports(const void *args)
 {
-    return hd_tile_grouped_gemm_supports<false>(args);
+    return hd_tile_grouped_gemm_supports<HD_FMT_MXFP4>(args);
 }
 
 hd_status hd_grouped_gemm_mxfp4_sm90(const void *args, hd_stream *stream)
 {
-    return hd_launch_tile_grouped_gemm<false>(args, stream);
+    return hd_launch_tile_grouped_gemm<HD_FMT_MXFP4>(args, stream);
 }

@@ -4,19 +4,19 @@
 #include "ops/grouped_gemm.h"
 #include "tile_dot_sm90.cuh"
 
-/* grouped_gemm with four-bit weights for few tokens on Hopper: the units of tile_dot_sm90.cuh.
+/* grouped_gemm with coded weights for few tokens on Hopper: the units of tile_dot_sm90.cuh.
  * One token: a unit is one slot.  More: a unit is one expert and up to four of the slots that
  * go to it, so that an expert's weights are read once for them; every block finds the units
  * from the ids alone. */
 
-template <bool is_nvfp4> struct hd_slot_units {
+template <int format> struct hd_slot_units {
     const hd_grouped_gemm_args &a;
 
     __device__ __forceinline__ hd_tile_matrix matrix(int32_t slot) const
     {
         int32_t const e = a.ids[slot];
         return {(const uint8_t *)a.w[e], (const uint8_t *)a.sf[e], a.n, a.k,
-                is_nvfp4 ? a.w_scale[e] : 1.0f};
+                format == HD_FMT_NVFP4 ? a.w_scale[e] : 1.0f};
     }
 
     __device__ __forceinline__ void unit(int32_t slot, hd_tile_unit *u) const
@@ -34,7 +34,7 @@ template <bool is_nvfp4> struct hd_slot_units {
 #define HD_TILE_EXPERTS 1024
 
 /* first[e] is the number of units before expert e; first[e_count] all of them. */
-template <bool is_nvfp4> struct hd_expert_units {
+template <int format> struct hd_expert_units {
     const hd_grouped_gemm_args &a;
     const int32_t              *first;
 
@@ -55,7 +55,7 @@ template <bool is_nvfp4> struct hd_expert_units {
     {
         int32_t const e = expert_of(u);
         return {(const uint8_t *)a.w[e], (const uint8_t *)a.sf[e], a.n, a.k,
-                is_nvfp4 ? a.w_scale[e] : 1.0f};
+                format == HD_FMT_NVFP4 ? a.w_scale[e] : 1.0f};
     }
 
     /* The slots of expert e that come as its number 4 pass .. 4 pass + 3; every warp looks. */
@@ -88,13 +88,13 @@ template <bool is_nvfp4> struct hd_expert_units {
     }
 };
 
-template <bool is_nvfp4, int n_tokens, int n_stages>
+template <int format, int n_tokens, int n_stages>
 __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
     hd_tile_by_slot(hd_grouped_gemm_args a, int per_row)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    hd_tile_run<is_nvfp4, n_tokens, n_stages>(hd_slot_units<is_nvfp4>{a},
-                                              hd_walk(a.n, a.k, per_row, a.t * a.s), shared, a.k);
+    hd_tile_run<format, n_tokens, n_stages>(
+        hd_slot_units<format>{a}, hd_walk<format>(a.n, a.k, per_row, a.t * a.s), shared, a.k);
 }
 
 /* Counts the slots of each expert and adds up the units before it. */
@@ -121,7 +121,7 @@ static __device__ void hd_count_units(const hd_grouped_gemm_args &a, int32_t *fi
     __syncthreads();
 }
 
-template <bool is_nvfp4, int n_tokens, int n_stages>
+template <int format, int n_tokens, int n_stages>
 __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
     hd_tile_by_expert(hd_grouped_gemm_args a, int per_row)
 {
@@ -129,27 +129,28 @@ __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
     int32_t *const                           first = (int32_t *)shared;
     uint8_t *const                           rest = shared + HD_TILE_TABLE_BYTES;
     hd_count_units(a, first);
-    hd_tile_run<is_nvfp4, n_tokens, n_stages>(hd_expert_units<is_nvfp4>{a, first},
-                                              hd_walk(a.n, a.k, per_row, first[a.e]), rest, a.k);
+    hd_tile_run<format, n_tokens, n_stages>(hd_expert_units<format>{a, first},
+                                            hd_walk<format>(a.n, a.k, per_row, first[a.e]), rest,
+                                            a.k);
 }
 
-template <bool is_nvfp4> static inline bool hd_tile_grouped_gemm_supports(const void *args)
+template <int format> static inline bool hd_tile_grouped_gemm_supports(const void *args)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
-    return a->k % hd_tile<is_nvfp4>::columns == 0 && a->k > 0 && a->k <= 7168 && a->t <= 128 &&
-           a->e <= HD_TILE_EXPERTS;
+    return a->k % hd_tile<format>::columns == 0 && a->k > 0 && a->k <= 7168 &&
+           (int64_t)a->t * a->s <= 16 * (int64_t)a->e && a->e <= HD_TILE_EXPERTS;
 }
 
-template <bool is_nvfp4>
+template <int format>
 static inline hd_status hd_launch_tile_grouped_gemm(const void *args, hd_stream *stream)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     if (a->t == 0 || a->s == 0 || a->n == 0) return HD_OK;
-    int const per_row = hd_warps_per_row((int64_t)hd_row_tiles(a->n) * a->s, a->k);
+    int const per_row = hd_warps_per_row<format>((int64_t)hd_row_tiles(a->n) * a->s, a->k);
     if (a->t == 1)
-        HD_TILE_LAUNCH(hd_tile_by_slot, is_nvfp4, 1, a->k, hd_tile_grid(a->n, per_row, a->s),
-                       stream, *a, per_row);
-    HD_TILE_LAUNCH(hd_tile_by_expert, is_nvfp4, 4, a->k, (unsigned)hd_sm_count(), stream, *a,
+        HD_TILE_LAUNCH(hd_tile_by_slot, format, 1, a->k, hd_tile_grid(a->n, per_row, a->s), stream,
+                       *a, per_row);
+    HD_TILE_LAUNCH(hd_tile_by_expert, format, 4, a->k, (unsigned)hd_sm_count(), stream, *a,
                    per_row);
 }
 
