@@ -3,16 +3,19 @@
 
 /* Bound by latency: a few hundred scores and s rounds of finding the largest.
  * Grid: a block of THREADS for each token.  All threads compute scores, the first warp does the
- * rest: in each round a lane looks through its own experts (lane, lane + 32, ...), then the lanes
- * compare.  Scores are in double, because experts follow from them and there are so few. */
+ * rest: a lane knows the best of its own experts (lane, lane + 32, ...), in each round the lanes
+ * compare and the winner looks for its next.  Scores are in double, because experts follow from
+ * them and there are so few. */
 
-#define THREADS 128
+#define THREADS 256
+#define NO_ID   0x7fffffff
 static_assert(HD_ROUTER_MAX_EXPERTS == 32 * 32, "a lane notes its taken experts in 32 bits");
 static_assert(HD_ROUTER_MAX_SLOTS == 2 * 32, "a lane places two slots");
 
+/* An expert, and score + bias as an integer that orders alike. */
 typedef struct choice {
-    double  value; /* score + bias */
-    int32_t id;    /* -1: none     */
+    uint64_t key;
+    int32_t  id; /* NO_ID: none, with key 0 */
 } choice;
 
 static __device__ double score_expert(const hd_router_args *a, double x)
@@ -41,40 +44,46 @@ static __device__ void apply_softmax(double *score, int32_t n, int32_t lane)
     __syncwarp();
 }
 
-/* Of two the larger, of equals the lower id. */
-static __device__ choice prefer(choice a, choice b)
+static __device__ uint64_t value_key(double value)
 {
-    if (b.id < 0) return a;
-    if (a.id < 0) return b;
-    return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
+    uint64_t const bits = (uint64_t)__double_as_longlong(value), sign = 1ull << 63;
+    return bits & sign ? ~bits : bits | sign;
 }
 
-static __device__ choice best_of_lane(const hd_router_args *a, const double *score, uint32_t taken,
-                                      int32_t lane)
+/* The best of a lane's experts that are not taken, of equals the lowest. */
+static __device__ choice best_of_lane(const double *value, int32_t n, uint32_t taken, int32_t lane)
 {
-    choice best = {0, -1};
-    for (int32_t e = lane; e < a->e; e += 32) {
-        choice const next = {score[e] + a->bias[e], e};
-        if (!(taken >> (e / 32) & 1)) best = prefer(best, next);
+    choice best = {0, NO_ID};
+    for (int32_t e = lane; e < n; e += 32) {
+        uint64_t const key = value_key(value[e]);
+        if (!(taken >> (e / 32) & 1) && (best.id == NO_ID || key > best.key)) best = {key, e};
     }
     return best;
 }
 
-/* The s largest of score + bias, by the first warp. */
-static __device__ void pick_experts(const hd_router_args *a, const double *score, int32_t *ids,
+/* The best of all lanes, of equals the lowest id. */
+static __device__ int32_t best_of_warp(choice c)
+{
+    uint32_t const high = (uint32_t)(c.key >> 32);
+    uint32_t const top = hd_warp_max_bits(high);
+    uint32_t const low = high == top ? (uint32_t)c.key : 0;
+    uint32_t const top_low = hd_warp_max_bits(low);
+    bool const     is_best = high == top && low == top_low;
+    return (int32_t)__reduce_min_sync(0xffffffffu, is_best ? (uint32_t)c.id : NO_ID);
+}
+
+/* The s largest values, by the first warp. */
+static __device__ void pick_experts(const hd_router_args *a, const double *value, int32_t *ids,
                                     int32_t lane)
 {
     uint32_t taken = 0;
+    choice   best = best_of_lane(value, a->e, taken, lane);
     for (int32_t s = 0; s < a->s; s++) {
-        choice best = best_of_lane(a, score, taken, lane);
-        for (int o = 16; o > 0; o >>= 1) {
-            choice const other = {__shfl_down_sync(0xffffffffu, best.value, o),
-                                  __shfl_down_sync(0xffffffffu, best.id, o)};
-            if (lane + o < 32) best = prefer(best, other);
-        }
-        int32_t const id = __shfl_sync(0xffffffffu, best.id, 0);
-        if (id % 32 == lane) taken |= 1u << (id / 32);
+        int32_t const id = best_of_warp(best);
         if (lane == 0) ids[s] = id;
+        if (best.id != id) continue;
+        taken |= 1u << (id / 32);
+        best = best_of_lane(value, a->e, taken, lane);
     }
     __syncwarp();
 }
@@ -118,7 +127,7 @@ static __device__ void write_weights(const hd_router_args *a, int64_t t, const d
 
 static __global__ void route_tokens(hd_router_args const a)
 {
-    __shared__ double  score[HD_ROUTER_MAX_EXPERTS];
+    __shared__ double  score[HD_ROUTER_MAX_EXPERTS], value[HD_ROUTER_MAX_EXPERTS];
     __shared__ int32_t ids[HD_ROUTER_MAX_SLOTS];
     int64_t const      t = blockIdx.x;
     int32_t const      lane = (int32_t)threadIdx.x;
@@ -127,10 +136,12 @@ static __global__ void route_tokens(hd_router_args const a)
     __syncthreads();
     if (lane >= 32) return;
     if (a.scoring == HD_ROUTER_SOFTMAX) apply_softmax(score, a.e, lane);
-    if (a.is_hash)
+    if (a.is_hash) {
         look_up_experts(&a, t, ids, lane);
-    else
-        pick_experts(&a, score, ids, lane);
+    } else {
+        for (int32_t e = lane; e < a.e; e += 32) value[e] = score[e] + a.bias[e];
+        pick_experts(&a, value, ids, lane);
+    }
     write_weights(&a, t, score, ids, lane);
 }
 
