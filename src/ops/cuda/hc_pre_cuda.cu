@@ -1,8 +1,8 @@
 #include "ops/cuda/streams.cuh"
 
 /* Bound by bytes: (2 + m) * m rows of fn, 1.5 MB for the one token of a wide model, so a cluster
- * of blocks shares them.  Grid, tile and shared memory: streams.cuh.  All blocks of a cluster
- * write x; its last block also balances comb, a warp for each token, while the others write. */
+ * of blocks shares them.  Grid, tile and shared memory: streams.cuh.  Then the last warps of the
+ * cluster balance comb, one for each token, while all others write x. */
 
 #define M HD_HC_MAX_STREAMS
 static_assert(M == 8, "a lane holds two elements of an 8 x 8 matrix");
@@ -30,19 +30,28 @@ static __device__ __forceinline__ float sum_over_i(comb_pair c)
     return sum;
 }
 
-/* x / y where x, beyond m, may be 0 as well as y. */
-static __device__ __forceinline__ float divide(float x, float y) { return x == 0 ? 0 : x / y; }
+/* 1 / x to an ulp, for normal x whose reciprocal is normal: shorter than a division, of which
+ * forty wait for each other. */
+static __device__ __forceinline__ float reciprocal(float x)
+{
+    float r;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return fmaf(fmaf(-x, r, 1.0f), r, r);
+}
+
+/* x * r, but 0 where x, beyond m, is 0 and r no number. */
+static __device__ __forceinline__ float times(float x, float r) { return x == 0 ? 0 : x * r; }
 
 static __device__ __forceinline__ comb_pair divide_by_rows(comb_pair c, float eps)
 {
     comb_pair const sum = sum_over_j(c);
-    return {divide(c.low, sum.low + eps), divide(c.high, sum.high + eps)};
+    return {times(c.low, reciprocal(sum.low + eps)), times(c.high, reciprocal(sum.high + eps))};
 }
 
 static __device__ __forceinline__ comb_pair divide_by_columns(comb_pair c, float eps)
 {
-    float const sum = sum_over_i(c) + eps;
-    return {divide(c.low, sum), divide(c.high, sum)};
+    float const r = reciprocal(sum_over_i(c) + eps);
+    return {times(c.low, r), times(c.high, r)};
 }
 
 /* exp(z - largest of its row); 0 beyond m. */
@@ -85,8 +94,8 @@ static __device__ void make_weights(const hd_hc_pre_args *a, int64_t t, bool is_
 }
 
 template <int TOKENS>
-static __global__ void __cluster_dims__(HD_MIX_BLOCKS) __launch_bounds__(HD_MIX_THREADS)
-    mix_for_block(hd_hc_pre_args const a)
+static __global__ void __cluster_dims__(HD_MIX_BLOCKS)
+    __launch_bounds__(hd_mix_shape<TOKENS>::threads) mix_for_block(hd_hc_pre_args const a)
 {
     __shared__ hd_mix_part<TOKENS> part;
     __shared__ float               z[TOKENS][HD_MIX_MAX_N];
@@ -98,10 +107,15 @@ static __global__ void __cluster_dims__(HD_MIX_BLOCKS) __launch_bounds__(HD_MIX_
     hd_mix_streams<TOKENS>(&mix, token, &part, z);
     if (warp < TOKENS && token + warp < a.t) make_weights(&a, token + warp, is_last, z[warp]);
     __syncthreads();
-    for (int32_t i = 0; i < TOKENS && token + i < a.t; i++)
-        hd_weigh_streams(&mix, token + i, z[i], rank, a.x);
-    if (is_last && warp < TOKENS && token + warp < a.t)
-        balance(&a, token + warp, z[warp] + 2 * a.m);
+    int32_t const workers = hd_mix_shape<TOKENS>::all - 32 * TOKENS;
+    int32_t const worker = (int32_t)(rank * hd_mix_shape<TOKENS>::threads + threadIdx.x);
+    int32_t const own = (worker - workers) / 32; /* the token whose comb is this warp's */
+    if (worker < workers) {
+        for (int32_t i = 0; i < TOKENS && token + i < a.t; i++)
+            hd_weigh_streams(&mix, token + i, z[i], worker, workers, a.x);
+    } else if (token + own < a.t) {
+        balance(&a, token + own, z[own] + 2 * a.m);
+    }
 }
 
 bool hd_hc_pre_cuda_supports(const void *args)
@@ -115,8 +129,8 @@ hd_status hd_hc_pre_cuda(const void *args, hd_stream *stream)
     cudaStream_t const          on = hd_cuda_stream(stream);
     if (a->t == 0) return HD_OK;
     if (a->t < HD_MIX_MANY)
-        mix_for_block<1><<<hd_mix_grid(a->t, 1), HD_MIX_THREADS, 0, on>>>(*a);
+        mix_for_block<1><<<hd_mix_grid(a->t, 1), hd_mix_shape<1>::threads, 0, on>>>(*a);
     else
-        mix_for_block<4><<<hd_mix_grid(a->t, 4), HD_MIX_THREADS, 0, on>>>(*a);
+        mix_for_block<4><<<hd_mix_grid(a->t, 4), hd_mix_shape<4>::threads, 0, on>>>(*a);
     return hd_launched();
 }
