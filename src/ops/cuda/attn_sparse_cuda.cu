@@ -8,6 +8,8 @@
 /* Bound by FLOPs for many heads: 4 * h * d for each key; a key is read once for HEADS heads.
  * Grid: a cluster of BLOCKS blocks for each token and HEADS heads.  Each block takes a run of the
  * keys in tiles of KEYS, decoded once; at the end the blocks join their sums, in block order.
+ * Loads: a tile is on its way, in registers, while the one before it is worked on, and the list
+ * of keys is read a tile further ahead.
  * A tile goes through three steps:
  *   logits  each warp an eighth of the width, a lane four heads with two keys; then the eight
  *           partial dot products are added up
@@ -22,6 +24,7 @@
 #define THREADS 256
 #define WARPS   (THREADS / 32)
 #define HALF    (HEADS / 2)
+#define BATCH   (KEYS / 2)        /* vectors of a tile that a thread has on their way */
 #define COLUMNS (THREADS / 2 * 4) /* that the threads of half the heads cover at once */
 static_assert(HEADS * KEYS == THREADS, "a thread adds up one logit");
 static_assert(HD_ROW_MAX <= 2 * COLUMNS, "a thread has at most eight columns");
@@ -37,8 +40,8 @@ typedef struct shared_part {
     float        weight[KEYS][HEADS];
     float        shrink[HEADS]; /* what sums so far are multiplied by             */
     heads_state  state;
-    hd_row_place place[KEYS];
-    int32_t      pool[KEYS]; /* 0 window, 1 rows, -1 no key                         */
+    hd_row_place place[2][KEYS]; /* of this tile and of the next, by turns            */
+    int32_t      pool[2][KEYS];  /* 0 window, 1 rows, -1 no key                        */
 } shared_part;
 
 static_assert(sizeof(shared_part) % 16 == 0, "rows behind it are read as vectors");
@@ -99,36 +102,71 @@ static __device__ void load_queries(const job *j, const task *k)
     }
 }
 
-/* Finds the keys of a tile from place `first` of the list on, one a thread. */
-static __device__ void place_keys(const job *j, const task *k, int32_t first)
+/* A key by its pool and its row there. */
+typedef struct key_ref {
+    int32_t pool, row;
+} key_ref;
+
+/* The key at place `at` of the list. */
+static __device__ key_ref find_key(const job *j, const task *k, int32_t at)
 {
     const hd_attn_sparse_args *const a = &j->a;
-    int32_t const                    i = (int32_t)threadIdx.x, at = first + i;
-    if (i >= KEYS) return;
-    k->s->pool[i] = -1;
-    if (at >= k->end) return;
-    if (at < k->n_win) {
-        k->s->pool[i] = 0;
-        k->s->place[i] = hd_place_row(&j->win, k->seq, (k->p + 1 - k->n_win + at) % a->win_cap);
-        return;
-    }
+    if (threadIdx.x >= KEYS || at >= k->end) return {-1, 0};
+    if (at < k->n_win) return {0, (k->p + 1 - k->n_win + at) % a->win_cap};
     int32_t const row = a->k > 0 ? a->ids[k->t * a->k + at - k->n_win] : at - k->n_win;
-    if (row < 0) return;
-    k->s->pool[i] = 1;
-    k->s->place[i] = hd_place_row(&j->rows, k->seq, row);
+    return {row < 0 ? -1 : 1, row};
 }
 
-/* Decodes the tile; what is no key is 0. */
-static __device__ void load_keys(const job *j, const task *k)
+/* Notes the keys of a tile, one a thread. */
+static __device__ void place_key(const job *j, const task *k, key_ref key, int turn)
 {
-    int32_t const vectors = j->width / 4;
-    for (int32_t i = (int32_t)threadIdx.x; i < KEYS * vectors; i += THREADS) {
-        int32_t const row = i / vectors, c = i % vectors * 4, pool = k->s->pool[row];
-        float4        v = {0, 0, 0, 0};
-        if (pool >= 0 && c < j->a.d)
-            v = hd_read_row4(pool == 0 ? &j->win : &j->rows, pool == 0 ? j->a.win : j->a.rows,
-                             k->s->place[row], c);
-        *(float4 *)(k->key + row * k->stride + c) = v;
+    int32_t const i = (int32_t)threadIdx.x;
+    if (i >= KEYS) return;
+    k->s->pool[turn][i] = key.pool;
+    if (key.pool >= 0)
+        k->s->place[turn][i] = hd_place_row(key.pool == 0 ? &j->win : &j->rows, k->seq, key.row);
+}
+
+/* What a thread loads and decodes: one column of every second key of a tile.  Both pools keep
+ * their rows alike. */
+typedef struct key_loader {
+    hd_row_column column;
+    int32_t       at;   /* element of the column; from width on there is nothing to do */
+    int32_t       half; /* which of two keys                                           */
+} key_loader;
+
+static __device__ __forceinline__ key_loader make_loader(const job *j, int n)
+{
+    int32_t const c = (int32_t)threadIdx.x % (THREADS / 2) * 4 + n * COLUMNS;
+    return {hd_find_column(&j->win, c), c, (int32_t)threadIdx.x / (THREADS / 2)};
+}
+
+/* Starts loading; what is no key is left out. */
+static __device__ __forceinline__ void load_keys(const job *j, const task *k, int turn,
+                                                 const key_loader &l, hd_row_bits v[BATCH])
+{
+    if (l.at >= j->a.d) return;
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+        int const     row = 2 * i + l.half;
+        int32_t const pool = k->s->pool[turn][row];
+        if (pool >= 0)
+            v[i] =
+                hd_load_column(l.column, pool == 0 ? j->a.win : j->a.rows, k->s->place[turn][row]);
+    }
+}
+
+/* Decodes what was loaded; what is no key is 0. */
+static __device__ __forceinline__ void store_keys(const job *j, const task *k, int turn,
+                                                  const key_loader &l, const hd_row_bits v[BATCH])
+{
+    if (l.at >= j->width) return;
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+        int const row = 2 * i + l.half;
+        float4    x = {0, 0, 0, 0};
+        if (k->s->pool[turn][row] >= 0 && l.at < j->a.d) x = hd_decode_column(l.column, v[i]);
+        *(float4 *)(k->key + row * k->stride + l.at) = x;
     }
 }
 
@@ -140,7 +178,7 @@ static __device__ void multiply_part(const job *j, const task *k)
     const float  *q = k->q + head * k->stride + warp * depth;
     const float  *x = k->key + key * k->stride + warp * depth;
     float         dot[4][2] = {};
-#pragma unroll 4
+#pragma unroll 2
     for (int32_t c = 0; c < depth; c += 4) {
         float4 const low = *(const float4 *)(x + c);
         float4 const high = *(const float4 *)(x + 8 * k->stride + c);
@@ -169,13 +207,13 @@ static __device__ __forceinline__ float sum_of_half_warp(float x)
 }
 
 /* Turns logits into weights; half a warp has the keys of a head. */
-static __device__ void weigh_keys(const job *j, const task *k)
+static __device__ void weigh_keys(const job *j, const task *k, int turn)
 {
     shared_part *const s = k->s;
     int32_t const      head = (int32_t)threadIdx.x / KEYS, key = (int32_t)threadIdx.x % KEYS;
     float              dot = 0;
     for (int w = 0; w < WARPS; w++) dot += s->part[w][head][key];
-    float const z = s->pool[key] >= 0 ? dot * j->a.scale : -INFINITY;
+    float const z = s->pool[turn][key] >= 0 ? dot * j->a.scale : -INFINITY;
     float const before = s->state.largest[head], largest = fmaxf(before, max_of_half_warp(z));
     bool const  is_empty = largest == -INFINITY; /* no key so far, or NaN only */
     float const e = z == -INFINITY ? 0 : expf(z - (is_empty ? 0 : largest));
@@ -227,14 +265,28 @@ template <int N> static __device__ void add_tile(const job *j, const task *k, su
 /* All keys of the block, tile by tile. */
 template <int N> static __device__ void attend(const job *j, const task *k, sums<N> *sum)
 {
-    for (int32_t first = k->first; first < k->end; first += KEYS) {
-        place_keys(j, k, first);
+    int32_t const    own = k->first + (int32_t)threadIdx.x;
+    key_loader const loader = make_loader(j, 0);
+    hd_row_bits      v[BATCH];
+    int              turn = 0;
+    place_key(j, k, find_key(j, k, own), turn);
+    key_ref next = find_key(j, k, own + KEYS);
+    __syncthreads();
+    load_keys(j, k, turn, loader, v);
+    for (int32_t first = k->first; first < k->end; first += KEYS, turn ^= 1) {
+        store_keys(j, k, turn, loader, v);
+        for (int n = 1; n < N; n++) {
+            key_loader const more = make_loader(j, n);
+            load_keys(j, k, turn, more, v);
+            store_keys(j, k, turn, more, v);
+        }
+        place_key(j, k, next, turn ^ 1);
+        next = find_key(j, k, own + first - k->first + 2 * KEYS);
         __syncthreads();
-        load_keys(j, k);
-        __syncthreads();
+        load_keys(j, k, turn ^ 1, loader, v);
         multiply_part(j, k);
         __syncthreads();
-        weigh_keys(j, k);
+        weigh_keys(j, k, turn);
         __syncthreads();
         add_tile<N>(j, k, sum);
         __syncthreads();
@@ -280,7 +332,7 @@ static __device__ void join_head(const job *j, const task *k, int32_t head)
 }
 
 template <int N>
-static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(THREADS)
+static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(THREADS, N == 1 ? 2 : 1)
     attend_tokens(job const j)
 {
     extern __shared__ __align__(16) char    memory[];

@@ -92,19 +92,48 @@ static __device__ __forceinline__ uint32_t hd_load_u32(const uint8_t *p)
     return hd_load_u16(p) | hd_load_u16(p + 2) << 16;
 }
 
-static __device__ __forceinline__ float hd_read_bf16(const uint8_t *p)
+/* Elements c .. c+3 of a row, c a multiple of four: how they are kept and where, from the beginning
+ * of the row's data and of its scales.  Four elements never straddle a block or the beginning of
+ * the tail. */
+typedef struct hd_row_column {
+    hd_row_format format; /* F32 or BF16 for plain numbers                       */
+    int32_t       n;      /* elements that exist, 1 to 4; 0 or less: none        */
+    int32_t       data, scale;
+} hd_row_column;
+
+static __device__ __forceinline__ hd_row_column hd_find_column(const hd_row_map *m, int32_t c)
 {
-    return hd_bf16_to_f32_cuda((uint16_t)hd_load_u16(p));
+    bool const is_f32 = m->format == HD_ROW_F32;
+    if (c >= m->coded)
+        return {is_f32 ? HD_ROW_F32 : HD_ROW_BF16, m->d - c,
+                m->plain_at + (c - m->coded) * (is_f32 ? 4 : 2), 0};
+    if (m->format == HD_ROW_FP8) return {HD_ROW_FP8, 4, c, c / HD_ROW_FP8_BLOCK};
+    return {m->format, 4, c / 2, c / (m->format == HD_ROW_NVFP4 ? HD_NVFP4_BLOCK : HD_MXFP4_BLOCK)};
 }
 
+/* Four elements as they stand in memory: plain numbers, or all codes in x and the code of their
+ * scale in y; 0 for those that do not exist. */
+typedef uint4 hd_row_bits;
+
 /* Four plain elements, of which n exist. */
-static __device__ __forceinline__ float4 hd_read_plain4(const uint8_t *p, bool is_f32, int32_t n)
+static __device__ __forceinline__ uint4 hd_load_plain4(const uint8_t *p, bool is_f32, int32_t n)
 {
-    const float *const x = (const float *)p;
-    if (is_f32 && ((uintptr_t)p & 15) == 0 && n > 3) return *(const float4 *)p;
+    const uint32_t *const x = (const uint32_t *)p;
+    if (is_f32 && ((uintptr_t)p & 15) == 0 && n > 3) return *(const uint4 *)p;
     if (is_f32) return {x[0], n > 1 ? x[1] : 0, n > 2 ? x[2] : 0, n > 3 ? x[3] : 0};
-    return {hd_read_bf16(p), n > 1 ? hd_read_bf16(p + 2) : 0, n > 2 ? hd_read_bf16(p + 4) : 0,
-            n > 3 ? hd_read_bf16(p + 6) : 0};
+    return {hd_load_u16(p), n > 1 ? hd_load_u16(p + 2) : 0, n > 2 ? hd_load_u16(p + 4) : 0,
+            n > 3 ? hd_load_u16(p + 6) : 0};
+}
+
+/* A column of one row, at least one element of which exists. */
+static __device__ __forceinline__ hd_row_bits hd_load_column(const hd_row_column &c,
+                                                             const uint8_t *pool, hd_row_place at)
+{
+    const uint8_t *const data = pool + at.data + c.data;
+    if (c.format == HD_ROW_F32 || c.format == HD_ROW_BF16)
+        return hd_load_plain4(data, c.format == HD_ROW_F32, c.n);
+    uint32_t const scale = pool[at.scales + c.scale];
+    return {c.format == HD_ROW_FP8 ? hd_load_u32(data) : hd_load_u16(data), scale, 0, 0};
 }
 
 /* Four E2M1 codes in 16 bits. */
@@ -120,22 +149,27 @@ static __device__ __forceinline__ float4 hd_read_e4m3x4(uint32_t codes, float sc
             hd_e4m3_to_f32_cuda(codes >> 16) * scale, hd_e4m3_to_f32_cuda(codes >> 24) * scale};
 }
 
-/* Elements c .. c+3 of a row, c a multiple of four; 0 for those behind its end.  Four elements
- * never straddle a block or the beginning of the tail. */
+static __device__ __forceinline__ float4 hd_as_float4(uint4 v)
+{
+    return {__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)};
+}
+
+/* What hd_load_column found. */
+static __device__ __forceinline__ float4 hd_decode_column(const hd_row_column &c, hd_row_bits v)
+{
+    if (c.format == HD_ROW_F32) return hd_as_float4(v);
+    if (c.format == HD_ROW_BF16) return hd_as_float4({v.x << 16, v.y << 16, v.z << 16, v.w << 16});
+    if (c.format == HD_ROW_FP8) return hd_read_e4m3x4(v.x, hd_e8m0_to_f32_cuda(v.y));
+    return hd_read_codes4(v.x, c.format == HD_ROW_NVFP4 ? hd_e4m3_to_f32_cuda(v.y)
+                                                        : hd_e8m0_to_f32_cuda(v.y));
+}
+
+/* Elements c .. c+3 of a row, c a multiple of four; 0 for those behind its end. */
 static __device__ __forceinline__ float4 hd_read_row4(const hd_row_map *m, const uint8_t *pool,
                                                       hd_row_place at, int32_t c)
 {
-    const uint8_t *const data = pool + at.data, *const scales = pool + at.scales;
-    bool const is_f32 = m->format == HD_ROW_F32;
-    if (c >= m->coded)
-        return hd_read_plain4(data + m->plain_at + (int64_t)(c - m->coded) * (is_f32 ? 4 : 2),
-                              is_f32, m->d - c);
-    if (m->format == HD_ROW_FP8)
-        return hd_read_e4m3x4(hd_load_u32(data + c),
-                              hd_e8m0_to_f32_cuda(scales[c / HD_ROW_FP8_BLOCK]));
-    float const scale = m->format == HD_ROW_NVFP4 ? hd_e4m3_to_f32_cuda(scales[c / HD_NVFP4_BLOCK])
-                                                  : hd_e8m0_to_f32_cuda(scales[c / HD_MXFP4_BLOCK]);
-    return hd_read_codes4(hd_load_u16(data + c / 2), scale);
+    hd_row_column const column = hd_find_column(m, c);
+    return hd_decode_column(column, hd_load_column(column, pool, at));
 }
 
 /* ---- writing, by warps: each takes HD_ROW_RUN elements, which are whole blocks ---- */
