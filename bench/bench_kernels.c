@@ -1,7 +1,9 @@
 /* Times kernels of the table at the shapes of DeepSeek-V4-Flash, as bytes over seconds against
  * what this machine copies.
  *
- *   bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N]
+ *   bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N] [--bf16 1]
+ *
+ * --bf16: activations have been rounded to bf16, which some kernels make use of.
  *
  * Operands come from describe(), so a new kernel needs no line here.  Each call takes the next of
  * several sets of operands, together larger than any cache.  On a GPU the calls are recorded as
@@ -32,6 +34,7 @@ typedef struct bench_options {
     uint32_t    isa;
     const char *op;
     int32_t     tokens, context;
+    bool        has_bf16_x;
 } bench_options;
 
 typedef union any_args {
@@ -154,7 +157,9 @@ static void fill(const hd_operand *o, const bench_options *b, void *data, uint64
     for (int64_t i = 0; i < n; i++) {
         uint32_t const r = next_random(rng);
         if (o->dtype == HD_F32)
-            ((float *)data)[i] = (float)r / (float)(1u << 30) - 1.0f;
+            ((float *)data)[i] = b->has_bf16_x && is_named(o, "x")
+                                     ? (float)(r % 255) / 128 - 1.0f
+                                     : (float)r / (float)(1u << 30) - 1.0f;
         else if (o->dtype == HD_BF16)
             ((uint16_t *)data)[i] = (uint16_t)(0x3F00 | (r & 0x80FF));
         else if (o->dtype == HD_U8)
@@ -366,9 +371,11 @@ static void read_options(bench_options *o, int argc, char **argv)
             o->tokens = atoi(value);
         else if (strcmp(argv[i], "--context") == 0 && atoi(value) >= 512)
             o->context = atoi(value);
+        else if (strcmp(argv[i], "--bf16") == 0 && atoi(value) == 1)
+            o->has_bf16_x = true;
         else
             fail("usage: bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N >= "
-                 "512]",
+                 "512] [--bf16 1]",
                  NULL);
     }
 }

@@ -24,7 +24,7 @@ in_src() { sources | grep '^src/'; }
 
 # ---- every kernel is listed, in a file compiled for its family, and the other way round ----
 # A family's files are known by their suffix; those that define no kernel hold helpers.
-kernel='^hd_status hd_[a-z0-9_]+_(ref|avx2|avx512|cuda|sm[0-9]+)\(const void \*args'
+kernel='^hd_status hd_[a-z0-9_]+_(ref|avx2|avx512|cuda|sm[0-9]+|wgmma)\(const void \*args'
 in_src | grep '^src/ops/.*/.*\.cu*$' | xargs grep -nE "$kernel" /dev/null |
     sed -E 's/^([^:]*):([0-9]*):hd_status hd_([a-z0-9_]+)\(.*/\1 \2 \3/' > "$folder/defined"
 sed -nE 's/^KERNEL\(([a-z0-9_]+), *([a-z0-9_]+),.*/\1_\2/p' src/ops/kernels.def > "$folder/listed"

@@ -18,7 +18,9 @@ HD_BEGIN_C
  *
  * layout    four-bit codes two a byte along k, the low nibble first
  * numerics  products and sums in f32 or wider, any order; one rounding at y; a row of y
- *           depends on its row of x alone, whatever t is
+ *           depends on its row of x alone, whatever t is among those that a kernel takes.
+ *           An element of x (fp8: times its block's scale) or of W may be off by 2^-124, so
+ *           that numbers near the smallest of f32 need no care
  * aliasing  none
  * limits    k % 32 == 0 for mxfp4, k % 16 == 0 for nvfp4; w and sf hold no NaN code */
 typedef struct hd_gemm_args {

@@ -3,9 +3,10 @@
 
 static const struct {
     int32_t t, n, k, g;
-} shapes[] = {{1, 256, 256, 1}, {33, 128, 256, 1}, {1, 512, 4096, 1}, {0, 16, 64, 1},
-              {2, 64, 128, 4},  {5, 24, 96, 3},    {1, 300, 160, 1},  {3, 130, 256, 2},
-              {8, 1, 128, 1},   {64, 5, 64, 1},    {2, 0, 32, 1},     {17, 9, 544, 1}};
+} shapes[] = {{1, 256, 256, 1},  {33, 128, 256, 1},  {1, 512, 4096, 1}, {0, 16, 64, 1},
+              {2, 64, 128, 4},   {5, 24, 96, 3},     {1, 300, 160, 1},  {3, 130, 256, 2},
+              {8, 1, 128, 1},    {64, 5, 64, 1},     {2, 0, 32, 1},     {17, 9, 544, 1},
+              {130, 17, 128, 2}, {20, 300, 1152, 1}, {9, 40, 4224, 1}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDE   17 /* n = 1 .. 17, t = 1 .. 9           */
 #define N_DEEP   33 /* k = 1 .. 33 elements or blocks    */
@@ -46,7 +47,7 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
     int64_t const             cols = hd_operand_cols(o);
     for (int64_t i = 0; i < cols; i++) {
         const float *const x = a->x + row * a->g * a->k + i / a->n * a->k;
-        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x);
+        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x) + test_dot_tiny(&m, i, x);
     }
 }
 

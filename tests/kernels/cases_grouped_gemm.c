@@ -7,7 +7,7 @@ static const struct {
 } shapes[] = {{1, 4, 128, 256, 16, false}, {33, 4, 128, 256, 16, false}, {1, 6, 64, 4096, 8, false},
               {0, 2, 16, 64, 4, true},     {3, 4, 256, 128, 16, true},   {5, 1, 24, 96, 3, false},
               {4, 3, 130, 160, 5, true},   {9, 2, 7, 64, 1, false},      {40, 2, 8, 32, 2, true},
-              {2, 6, 0, 32, 6, false}};
+              {2, 6, 0, 32, 6, false},     {70, 3, 20, 128, 2, true}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDE   17
 #define N_DEEP   17
@@ -63,7 +63,7 @@ static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *
     const float *const                x = a->x + (a->xs == 1 ? row / a->s : row) * a->k;
     (void)o;
     for (int32_t i = 0; i < a->n; i++)
-        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x);
+        allowed[i] = test_sum_error(a->k) * test_dot_magnitude(&m, i, x) + test_dot_tiny(&m, i, x);
 }
 
 #define CASES(format_variant)                                                                 \

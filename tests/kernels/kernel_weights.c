@@ -80,3 +80,11 @@ double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x)
     for (int32_t j = 0; j < m->k; j++) sum += fabs(test_weight(m, i, j) * x[j]);
     return sum;
 }
+
+double test_dot_tiny(const test_matrix *m, int64_t i, const float *x)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < m->k; j++)
+        sum += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(test_weight(m, i, j))) + fabsf(x[j]);
+    return ldexp(sum, -124);
+}

@@ -26,6 +26,8 @@ typedef struct test_matrix {
 double test_weight(const test_matrix *m, int64_t i, int32_t j);
 /* Sum over j of |W[i,j] * x[j]|. */
 double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x);
+/* What the sum may be off because an element of either may be, by 2^-124. */
+double test_dot_tiny(const test_matrix *m, int64_t i, const float *x);
 
 HD_END_C
 #endif

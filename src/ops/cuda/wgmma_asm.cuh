@@ -1,0 +1,60 @@
+#ifndef HD_OPS_CUDA_WGMMA_ASM_CUH
+#define HD_OPS_CUDA_WGMMA_ASM_CUH
+
+#include "async_copy.cuh"
+
+/* wgmma, the product of a warpgroup: 64 rows of A in registers, columns of B in shared memory,
+ * 16 of k; bf16 to f32.  Only for sm_90a. */
+
+/* Orders the registers of a product behind what wrote them. */
+static __device__ __forceinline__ void hd_wgmma_fence(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void hd_wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until all products are done; what they summed is used only behind this. */
+static __device__ __forceinline__ void hd_wgmma_wait(float c[32])
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < 32; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
+/* Before a barrier: lets the tensor cores see what this thread stored in shared memory. */
+static __device__ __forceinline__ void hd_wgmma_publish(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* B: lines of 128 bytes, 64 columns of k each, their 16-byte units turned by line % 8; groups of
+ * eight lines follow each other, the first begins at a multiple of 1024.  Add 2 for each 16
+ * columns of k. */
+static __device__ __forceinline__ uint64_t hd_wgmma_operand(const void *lines)
+{
+    uint64_t const address = hd_shared_address(lines) >> 4 & 0x3FFF;
+    return address | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define HD_FOUR(c, i)    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define HD_SIXTEEN(c, i) HD_FOUR(c, i), HD_FOUR(c, i + 4), HD_FOUR(c, i + 8), HD_FOUR(c, i + 12)
+
+/* c = A B, or c += A B where is_sum, for 64 columns; c is laid out as wgmma does it. */
+template <bool is_sum>
+static __device__ __forceinline__ void hd_wgmma_64(float c[32], const uint32_t a[4], uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31"
+                 "}, {%32,%33,%34,%35}, %36, %37, 1, 1, 0;"
+                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(is_sum));
+}
+
+#endif
