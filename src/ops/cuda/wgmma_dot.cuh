@@ -274,16 +274,16 @@ static __device__ __forceinline__ float hd_wg_rest(float x)
     return x - __uint_as_float(__float_as_uint(x) & 0xffff0000u);
 }
 
-/* Leaves in x what the first plane lacks; whether that is anything.  Of infinity a huge number,
- * which changes no sum with infinity in it. */
+/* Leaves in x what the first plane lacks; whether that is anything.  Infinity and NaN lack nothing,
+ * so that their other planes add 0 and not infinities of the other sign. */
 template <int format> static __device__ __forceinline__ bool hd_wg_take_rest(hd_wg_x<format> &x)
 {
     uint32_t any = 0;
 #pragma unroll
     for (int i = 0; i < hd_wg_x<format>::turns * 8; i++) {
-        float const rest = fmaxf(hd_wg_rest(x.v[i / 8][i % 8]), -3.4028235e38f);
-        x.v[i / 8][i % 8] = rest;
-        any |= __float_as_uint(rest);
+        float const rest = hd_wg_rest(x.v[i / 8][i % 8]);
+        x.v[i / 8][i % 8] = rest == rest ? rest : 0.0f;
+        any |= __float_as_uint(x.v[i / 8][i % 8]);
     }
     return (any & 0x7fffffffu) != 0;
 }
