@@ -196,6 +196,16 @@ awk '
 ' include/hadal.h "$folder/code" > "$found"
 report "shape"
 
+# ---- the tests that doc/cases.md names ----
+# `folder/file: test`, and `test` for another one of the same file.
+awk -F '|' '/^[|] [A-Z]+-[0-9]+ / { print $5 }' doc/cases.md | grep -o '`[^`]*`' | tr -d '`' |
+    while read -r test; do
+        case $test in */*': '*) file=tests/${test%%: *} ;; esac
+        grep -qF -- "${test##*: }" "$file".c "$file".py 2>/dev/null ||
+            echo "doc/cases.md:1: no test ${test##*: } in $file"
+    done > "$found"
+report "test"
+
 # ---- words ----
 text_files() {
     git ls-files -co --exclude-standard 2>/dev/null |

@@ -540,6 +540,9 @@ FAMILIES = {
         [set_keys(expert_dtype=None, quantization_config=None)],
         "shards",
     ),
+    # 1 says window-only, as 0 does; 1,024 rows are more than any prompt of the tests has.
+    "config-ratio-1": ([], [set_keys(compress_ratios=[1, 128, 4, 4, 1])], "shards"),
+    "config-select-all": ([], [set_keys(index_topk=1024)], "shards"),
     "bad-one-input-scale": (
         [experts_nvfp4(MAIN_EXPERTS), drop(r"layers\.1\.ffn\.experts\.5\.w2\.input_scale")],
         [],

@@ -63,6 +63,10 @@ def test_answers():
     check("plain answer", plain[0] == 0, plain)
     for kv in ("bf16", "fp8"):
         check(f"official answer with {kv} rows", hadal(*ask, "--kv", kv) == plain)
+    ask = ["run", DEMO, "-p", "What is the capital of France?", "--quiet"]
+    for kv in ("f32", "bf16", "fp8", "nvfp4"):
+        found = hadal(*ask, "--kv", kv)
+        check(f"answer with {kv} rows", found == (0, "The capital of France is Paris.\n", ""), found)
 
 
 def test_misuse():

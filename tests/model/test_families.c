@@ -147,6 +147,8 @@ static const family families[] = {
     {"config-no-scale-fmt", OF_SOURCE, true, NULL, 1},
     {"config-wrong-hints", OF_SOURCE, true, NULL, 1},
     {"config-no-expert-dtype", OF_SOURCE, true, NULL, 1},
+    {"config-ratio-1", OF_SOURCE, true, NULL, 1},
+    {"config-select-all", OF_SOURCE, true, NULL, 1},
 };
 #define N_FAMILIES ((int32_t)(sizeof families / sizeof families[0]))
 
@@ -296,6 +298,21 @@ static void test_nan_embedding(void **state)
     }
 }
 
+/* An indexer that takes 8 rows of 4 tokens and one that takes all: the same bits while there are
+ * no more than 8 rows, up to position 34, and not for ever after. */
+static void test_select_all(void **state)
+{
+    enum { SAME = 4 * 8 + 3 };
+    (void)state;
+    hd_engine *const e = open_family(FOLDER "/config-select-all", HD_ISA_REF, &(log_text){0});
+    pass_bits        got = run_prompt(e, "edge", false);
+    size_t const     row = (size_t)e->model.config->n_vocab * sizeof(float);
+    assert_memory_equal(got.logits, source_bits[1].logits, SAME * row);
+    assert_memory_not_equal(got.logits, source_bits[1].logits, got.bytes);
+    free_bits(&got);
+    hd_engine_close(e);
+}
+
 /* ---- refusals ---- */
 
 typedef struct bad_folder {
@@ -395,13 +412,14 @@ static int free_families(void **state)
     return 0;
 }
 
-#define N_OTHERS 4
+#define N_OTHERS 5
 
 int main(void)
 {
     struct CMUnitTest tests[N_FAMILIES + N_BAD + N_OTHERS] = {
         cmocka_unit_test(test_default_act), cmocka_unit_test(test_dynamic_inputs),
-        cmocka_unit_test(test_nan_embedding), cmocka_unit_test(test_dead_experts_listed)};
+        cmocka_unit_test(test_nan_embedding), cmocka_unit_test(test_dead_experts_listed),
+        cmocka_unit_test(test_select_all)};
     for (int32_t i = 0; i < N_FAMILIES; i++)
         tests[N_OTHERS + i] = (struct CMUnitTest){families[i].name, test_family, NULL, NULL,
                                                   (void *)(uintptr_t)&families[i]};

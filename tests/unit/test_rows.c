@@ -234,6 +234,39 @@ static void writes_its_own_bytes_only(void **state)
     }
 }
 
+/* ---- the rows of a sequence ---- */
+
+/* After 130 tokens layers without a compressor have no rows, those of ratio 4 have 32 of each
+ * kind, one of ratio 128 has one; a row appears with the last token of its group. */
+static void counts_the_rows_of_a_sequence(void **state)
+{
+    static const struct {
+        int32_t ratio, n, rows;
+    } cases[] = {{0, 130, 0},  {4, 3, 0},     {4, 4, 1},     {4, 7, 1},     {4, 8, 2},
+                 {4, 130, 32}, {128, 127, 0}, {128, 128, 1}, {128, 130, 1}, {128, 256, 2}};
+    hd_cache_shape const s = {.n_seq = 1,
+                              .max_tokens = 512,
+                              .chunk = 8,
+                              .window = 128,
+                              .head_dim = 512,
+                              .rope_dim = 64,
+                              .index_dim = 128,
+                              .kv = HD_KV_FP8};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hd_arena       measured = {0};
+        hd_layer_cache c;
+        hd_cache_range r[HD_CACHE_MAX_RANGES];
+        hd_cache_bind(&c, &s, cases[i].ratio, &measured);
+        int32_t const n = hd_cache_ranges(&c, &s, HD_CACHE_ROWS, cases[i].n, r);
+        assert_int_equal(n, cases[i].ratio == 4 ? 2 : cases[i].ratio > 0);
+        for (int32_t k = 0; k < n; k++) {
+            assert_int_equal(r[k].first, 0);
+            assert_int_equal(r[k].end, cases[i].rows);
+        }
+    }
+}
+
 /* ---- what a token costs ---- */
 
 /* V4 Flash: 43 layers, 21 of ratio 4, 20 of ratio 128; per 256 tokens and layer one page of
@@ -295,6 +328,7 @@ int main(void)
         cmocka_unit_test(rewrites_what_it_read),
         cmocka_unit_test(keeps_nan_and_infinity_visible),
         cmocka_unit_test(writes_its_own_bytes_only),
+        cmocka_unit_test(counts_the_rows_of_a_sequence),
         cmocka_unit_test(counts_what_a_token_costs),
         cmocka_unit_test(refuses_rows_that_do_not_fit_a_format),
         cmocka_unit_test(names_formats),

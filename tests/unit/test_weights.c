@@ -1,23 +1,6 @@
 /* Taking tensors and matrices out of a checkpoint: formats decided by siblings, values decoded
- * by hand, and every refusal with its whole message.
- *
- * Public faults (the cases that tests of this project carry), and where each is met:
- *   LOAD-01  test_families: bad-one-input-scale
- *   LOAD-02  test_families: nvfp4-w4a16 (equal bits; W4A4 on it rounds dynamically)
- *   LOAD-04  test_missing here, test_families: bad-global-scale-gone
- *   LOAD-05, 06, 08, 09, 10, 14, 20, 21  here
- *   LOAD-12  test_families: nvfp4-mtp (MTP logits), bad-extra (coverage)
- *   LOAD-13  does not apply: one rank; k that is no whole block is refused here
- *   LOAD-16  test_families: config-no-scale-fmt
- *   LOAD-17  test_families: bad-bias-gone; selection only is a kernel test (router)
- *   LOAD-18  here, test_families: gate-f32, gate-f16
- *   NUM-02   here: a scalar of any float type is converted, never reinterpreted
- *   NUM-04   does not apply: nothing is padded
- *   NUM-05   here, test_families: bad-dead-experts
- *   NUM-06   test_families: nvfp4-w4a16; zero rows are a kernel test (quant_nvfp4)
- *   NUM-13   here (table entries), test_engine (token ids)
- *   NUM-01, 17, 18 belong to accelerators; NUM-08 to 12, 14, 16, 20 and all BND cases to
- *   kernels and whole passes: tests/kernels, test_goldens, test_prefill.                    */
+ * by hand, and every refusal with its whole message.  doc/cases.md lists the public
+ * faults that are tested here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -582,6 +565,14 @@ static const refusal shapes[] = {
      16,
      HD_ERR_FORMAT,
      "tensor m.weight_scale" IN_FILE ": found U8 [2, 1], wanted F8_E4M3 [2, 1]"},
+    /* NUM-04: rows of 29 scales stored as rows of 32 */
+    {{MATRIX("m.weight", HD_ST_U8, 1, 232, NULL),
+      MATRIX("m.weight_scale", HD_ST_F8_E4M3, 1, 32, ones), SCALAR("m.weight_scale_2", &one)},
+     3,
+     1,
+     464,
+     HD_ERR_FORMAT,
+     "tensor m.weight_scale" IN_FILE ": found F8_E4M3 [1, 32], wanted F8_E4M3 [1, 29]"},
     {{NVFP4_OF(NULL, ones), VECTOR("m.weight_scale_2", HD_ST_F32, 2, NULL)},
      3,
      2,
