@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "../support/fail_each.h"
 #include "../support/golden.h"
 
 #define DEMO     "models/demo"
@@ -778,85 +779,78 @@ static void test_sealed(void **state)
     hd_engine_close(e);
 }
 
-static void check_short(hd_status got, const hd_error *err, int64_t n)
+static hd_status open_once(void *user, hd_error *err)
 {
-    if (got != HD_ERR_MEMORY)
-        fail_msg("allocation %d failed, the call says %s: %s", (int)n, hd_status_name(got),
-                 err->message);
-    assert_int_equal(err->code, HD_ERR_MEMORY);
-    assert_true(err->message[0] != 0);
+    hd_options const o = {.model = DEMO, .max_tokens = 64, .chunk = 8, .has_mtp = true};
+    hd_engine      **e = user;
+    HD_TRY(hd_engine_open(e, &o, err));
+    hd_engine_close(*e);
+    return HD_OK;
+}
+
+static void check_not_open(void *user, const hd_error *err)
+{
+    hd_engine *const *e = user;
+    (void)err;
+    assert_null(*e);
 }
 
 /* Every allocation of an open in turn fails once; a sanitizer sees what leaks. */
 static void test_open_short_of_memory(void **state)
 {
-    hd_options const o = {.model = DEMO, .max_tokens = 64, .chunk = 8, .has_mtp = true};
-    int64_t          n = 1;
+    hd_engine *e = NULL;
     (void)state;
-    for (;; n++) {
-        hd_engine *e = NULL;
-        hd_error   err = {0};
-        hd_memory_fail_at(n);
-        hd_status const got = hd_engine_open(&e, &o, &err);
-        hd_memory_fail_at(0);
-        if (got == HD_OK) {
-            hd_engine_close(e);
-            break;
-        }
-        check_short(got, &err, n);
-        assert_null(e);
-    }
-    print_message("%d allocations\n", (int)(n - 1));
-    assert_in_range(n, 10, 10000);
+    assert_in_range(fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, open_once,
+                                                check_not_open, &e}),
+                    10, 10000);
+}
+
+static hd_status ask_once(void *user, hd_error *err)
+{
+    asked a = {.n = 0};
+    (void)user;
+    return try_ask(&a, weather, HD_THINK_HIGH, err);
 }
 
 /* The same for a prompt, which no model need read. */
 static void test_prompt_short_of_memory(void **state)
 {
-    int64_t n = 1;
     (void)state;
-    for (;; n++) {
-        asked    a = {.n = 0};
-        hd_error err = {0};
-        hd_memory_fail_at(n);
-        hd_status const got = try_ask(&a, weather, HD_THINK_HIGH, &err);
-        hd_memory_fail_at(0);
-        if (got == HD_OK) break;
-        check_short(got, &err, n);
-    }
-    print_message("%d allocations\n", (int)(n - 1));
-    assert_in_range(n, 4, 1000);
+    assert_in_range(
+        fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, ask_once, NULL, NULL}), 4,
+        1000);
+}
+
+typedef struct answering {
+    asked       a;
+    hd_session *s;
+} answering;
+
+static hd_status answer_once(void *user, hd_error *err)
+{
+    static const char *const stops[] = {"Berlin", "Rome"};
+    const answering *const   x = user;
+    heard                    h = {.last = -1};
+    hd_generate_options      o = options_for(&x->a, &h);
+    hd_generate_result       r;
+    o.has_tools = true;
+    o.stop = stops;
+    o.n_stop = 2;
+    hd_session_reset(x->s);
+    HD_TRY(hd_generate(x->s, x->a.ids, x->a.n, &o, &r, err));
+    assert_string_equal(h.content, ANSWER);
+    return HD_OK;
 }
 
 /* And for an answer; the session goes on afterwards. */
 static void test_answer_short_of_memory(void **state)
 {
-    static const char *const stops[] = {"Berlin", "Rome"};
-    asked const              a = ask(QUESTION, HD_THINK_OFF);
-    hd_session *const        s = open_session(shared);
-    int64_t                  n = 1;
+    answering x = {.a = ask(QUESTION, HD_THINK_OFF), .s = open_session(shared)};
     (void)state;
-    for (;; n++) {
-        heard               h = {.last = -1};
-        hd_error            err = {0};
-        hd_generate_result  r;
-        hd_generate_options o = options_for(&a, &h);
-        o.has_tools = true;
-        o.stop = stops;
-        o.n_stop = 2;
-        hd_session_reset(s);
-        hd_memory_fail_at(n);
-        hd_status const got = hd_generate(s, a.ids, a.n, &o, &r, &err);
-        hd_memory_fail_at(0);
-        if (got == HD_OK) {
-            assert_string_equal(h.content, ANSWER);
-            break;
-        }
-        check_short(got, &err, n);
-    }
-    print_message("%d allocations\n", (int)(n - 1));
-    assert_in_range(n, 4, 1000);
-    hd_session_close(s);
+    assert_in_range(
+        fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, answer_once, NULL, &x}), 4,
+        1000);
+    hd_session_close(x.s);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "../support/fail_each.h"
 #include "../support/golden.h"
 #include "base/digest.h"
 #include "base/file.h"
@@ -433,31 +434,35 @@ static void reports_what_the_system_refuses(void **state)
     free_saved(&v);
 }
 
-typedef hd_status file_call(hd_session *s, hd_error *err);
-static hd_status  save_it(hd_session *s, hd_error *err) { return hd_session_save(s, path, err); }
-static hd_status  load_it(hd_session *s, hd_error *err) { return hd_session_restore(s, path, err); }
-
-/* Each operation in turn fails once; returns how many there are.  The session stays as it was,
- * and so does the file. */
-static int32_t fail_each(const saved *v, file_call *call)
+static hd_status save_it(void *saved_one, hd_error *err)
 {
-    for (int64_t n = 1;; n++) {
-        hd_error err = {0};
-        hd_pool  pool = {0};
-        char    *file = NULL;
-        size_t   bytes = 0;
-        hd_file_fail_at(n);
-        hd_status const got = call(v->s, &err);
-        hd_file_fail_at(0);
-        if (got == HD_OK) return (int32_t)n - 1;
-        assert_int_equal(got, HD_ERR_IO);
-        if (!strstr(err.message, "Input/output error")) fail_msg("%s", err.message);
-        assert_int_equal(v->s->length, SAVED);
-        expect_ok(hd_file_read(&file, &bytes, path, 1 << 26, &pool, &err), &err);
-        assert_int_equal(bytes, v->bytes);
-        assert_memory_equal(file, v->file, bytes);
-        hd_pool_free(&pool);
-    }
+    return hd_session_save(((saved *)saved_one)->s, path, err);
+}
+
+static hd_status load_it(void *saved_one, hd_error *err)
+{
+    return hd_session_restore(((saved *)saved_one)->s, path, err);
+}
+
+/* The session stays as it was, and so does the file. */
+static void check_unchanged(void *saved_one, const hd_error *err)
+{
+    const saved *const v = saved_one;
+    hd_pool            pool = {0};
+    hd_error           read_err = {0};
+    char              *file = NULL;
+    size_t             bytes = 0;
+    if (!strstr(err->message, "Input/output error")) fail_msg("%s", err->message);
+    assert_int_equal(v->s->length, SAVED);
+    expect_ok(hd_file_read(&file, &bytes, path, 1 << 26, &pool, &read_err), &read_err);
+    assert_int_equal(bytes, v->bytes);
+    assert_memory_equal(file, v->file, bytes);
+    hd_pool_free(&pool);
+}
+
+static int32_t fail_each_file(saved *v, hd_status (*call)(void *, hd_error *))
+{
+    return fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, call, check_unchanged, v});
 }
 
 static int32_t count_files(void)
@@ -474,8 +479,8 @@ static void survives_failing_files(void **state)
 {
     (void)state;
     saved v = make_saved();
-    assert_in_range(fail_each(&v, save_it), 10, 10000);
-    assert_in_range(fail_each(&v, load_it), 3, 10);
+    assert_in_range(fail_each_file(&v, save_it), 10, 10000);
+    assert_in_range(fail_each_file(&v, load_it), 3, 10);
     assert_int_equal(count_files(), 1); /* no temporary is left */
     free_saved(&v);
 }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "../support/fail_each.h"
+#include "../support/st_image.h"
 #include "base/json.h"
 
 /* Rows of prompts.jsonl: the input of the official encoder, and what it made of it. */
-static hd_pool     pool;
-static const char *rows;
-static size_t      rows_bytes;
+static char  *rows;
+static size_t rows_bytes;
 
 static json_object *parse(const char *text, size_t bytes)
 {
@@ -376,39 +376,36 @@ static void text_never_becomes_control(void **state)
     hd_prompt_free(&p);
 }
 
+static hd_status render_once(void *user, hd_error *err)
+{
+    static const char json[] = CALL("\"{\\\"a\\\": 123456789012345678901}\"");
+    hd_prompt         p = {0};
+    (void)user;
+    hd_status const s = hd_prompt_chat(&p, json, sizeof json - 1, HD_DIALECT_GA, HD_THINK_LOW, err);
+    hd_prompt_free(&p);
+    return s;
+}
+
 /* With allocation n failing, for all n, rendering fails cleanly. */
 static void survives_short_memory(void **state)
 {
     (void)state;
-    static const char json[] = CALL("\"{\\\"a\\\": 123456789012345678901}\"");
-    int               n = 1;
-    for (hd_status status = HD_ERR_MEMORY; status != HD_OK; n++) {
-        hd_prompt p = {0};
-        hd_error  err = {0};
-        hd_memory_fail_at(n);
-        status = hd_prompt_chat(&p, json, sizeof json - 1, HD_DIALECT_GA, HD_THINK_LOW, &err);
-        hd_memory_fail_at(0);
-        assert_true(status == HD_OK || (status == HD_ERR_MEMORY && err.code == status));
-        hd_prompt_free(&p);
-    }
-    assert_true(n > 3 && n < 100);
+    assert_in_range(
+        fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, render_once, NULL, NULL}), 3,
+        100);
 }
 
 static int open_rows(void **state)
 {
     (void)state;
-    char *text;
-    if (hd_file_read(&text, &rows_bytes, "tests/golden/encoding/prompts.jsonl", 10000000, &pool,
-                     NULL) != HD_OK)
-        return -1;
-    rows = text;
+    rows = read_golden("tests/golden/encoding/prompts.jsonl", &rows_bytes);
     return 0;
 }
 
 static int close_rows(void **state)
 {
     (void)state;
-    hd_pool_free(&pool);
+    free(rows);
     return 0;
 }
 

@@ -8,14 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
+#include "../support/st_image.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/utf8_scan.h"
 
-static hd_pool     pool;
-static const char *rows;
-static size_t      rows_bytes;
+static char  *rows;
+static size_t rows_bytes;
 
 /* ---- collecting ---- */
 
@@ -559,18 +558,14 @@ static void survives_short_memory(void **state)
 static int open_rows(void **state)
 {
     (void)state;
-    char *text;
-    if (hd_file_read(&text, &rows_bytes, "tests/golden/encoding/answers.jsonl", 10000000, &pool,
-                     NULL) != HD_OK)
-        return -1;
-    rows = text;
+    rows = read_golden("tests/golden/encoding/answers.jsonl", &rows_bytes);
     return 0;
 }
 
 static int close_rows(void **state)
 {
     (void)state;
-    hd_pool_free(&pool);
+    free(rows);
     return 0;
 }
 

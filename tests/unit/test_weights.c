@@ -1,6 +1,6 @@
 /* Taking tensors and matrices out of a checkpoint: formats decided by siblings, values decoded
- * by hand, and every refusal with its whole message.  doc/cases.md lists the public
- * faults that are tested here. */
+ * by hand, and every refusal with its whole message.  doc/cases.md lists the public faults that are
+ * tested here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -420,32 +420,34 @@ typedef struct refusal {
 #define FP8_OF(dtype, scale) \
     MATRIX("m.weight", HD_ST_F8_E4M3, 2, 8, NULL), MATRIX("m.scale", dtype, 1, 1, scale)
 
+#define WANTED_NORMAL ", wanted a positive, normal number"
+#define BAD_BLOCK(codes, says)                                                               \
+    {                                                                                        \
+        {NVFP4_OF(NULL, codes), SCALAR("m.weight_scale_2", &one)}, 3, 2, 16, HD_ERR_NUMERIC, \
+            "tensor m.weight_scale" IN_FILE ": block scale " says                            \
+    }
+#define BAD_MULTIPLIER(value, says)                                                          \
+    {                                                                                        \
+        {NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", value)}, 3, 2, 16, HD_ERR_NUMERIC, \
+            "tensor m.weight_scale_2" IN_FILE " is " says WANTED_NORMAL                      \
+    }
+#define BAD_DIVISOR(value, says)                                             \
+    {                                                                        \
+        {PACKED_OF(value)}, 3, 2, 16, HD_ERR_NUMERIC,                        \
+            "tensor m.weight_global_scale" IN_FILE " is " says WANTED_NORMAL \
+    }
+#define BAD_FP8(dtype, value, says)                       \
+    {                                                     \
+        {FP8_OF(dtype, value)}, 2, 2, 8, HD_ERR_NUMERIC,  \
+            "tensor m.scale" IN_FILE ": scale 0 is " says \
+    }
+
 static const refusal scales[] = {
     /* block scales: NaN of both signs, minus zero, a sign */
-    {{NVFP4_OF(NULL, "\x38\x7F"), SCALAR("m.weight_scale_2", &one)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale" IN_FILE ": block scale 1 is 0x7f (NaN)"},
-    {{NVFP4_OF(NULL, "\xFF\x38"), SCALAR("m.weight_scale_2", &one)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale" IN_FILE ": block scale 0 is 0xff (NaN)"},
-    {{NVFP4_OF(NULL, "\x38\x80"), SCALAR("m.weight_scale_2", &one)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale" IN_FILE ": block scale 1 is 0x80 (negative)"},
-    {{NVFP4_OF(NULL, "\x38\xB8"), SCALAR("m.weight_scale_2", &one)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale" IN_FILE ": block scale 1 is 0xb8 (negative)"},
+    BAD_BLOCK("\x38\x7F", "1 is 0x7f (NaN)"),
+    BAD_BLOCK("\xFF\x38", "0 is 0xff (NaN)"),
+    BAD_BLOCK("\x38\x80", "1 is 0x80 (negative)"),
+    BAD_BLOCK("\x38\xB8", "1 is 0xb8 (negative)"),
     {{MATRIX("m.weight", HD_ST_I8, 2, 16, NULL),
       MATRIX("m.scale", HD_ST_F8_E8M0, 2, 1, "\x7F\xFF")},
      2,
@@ -453,81 +455,19 @@ static const refusal scales[] = {
      32,
      HD_ERR_NUMERIC,
      "tensor m.scale" IN_FILE ": scale 1 is 0xff (NaN)"},
-    /* tensor scales, multipliers and divisors */
-    {{NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", &zero)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale_2" IN_FILE " is 0, wanted a positive, normal number"},
-    {{NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", &minus)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale_2" IN_FILE " is -1, wanted a positive, normal number"},
-    {{NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", &tiny)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale_2" IN_FILE " is 1.00053e-42, wanted a positive, normal number"},
-    {{NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", &not_a_number)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale_2" IN_FILE " is nan, wanted a positive, normal number"},
-    {{NVFP4_OF(NULL, ones), SCALAR("m.weight_scale_2", &infinite)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_scale_2" IN_FILE " is inf, wanted a positive, normal number"},
-    {{PACKED_OF(&infinite)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_global_scale" IN_FILE " is inf, wanted a positive, normal number"},
-    {{PACKED_OF(&tiny)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_global_scale" IN_FILE " is 1.00053e-42, wanted a positive, normal number"},
-    /* its reciprocal is denormal */
-    {{PACKED_OF(&large)},
-     3,
-     2,
-     16,
-     HD_ERR_NUMERIC,
-     "tensor m.weight_global_scale" IN_FILE " is 3e+38, wanted a positive, normal number"},
-    /* FP8 scales */
-    {{FP8_OF(HD_ST_F32, &not_a_number)},
-     2,
-     2,
-     8,
-     HD_ERR_NUMERIC,
-     "tensor m.scale" IN_FILE ": scale 0 is nan"},
-    {{FP8_OF(HD_ST_F32, &infinite)},
-     2,
-     2,
-     8,
-     HD_ERR_NUMERIC,
-     "tensor m.scale" IN_FILE ": scale 0 is inf"},
-    {{FP8_OF(HD_ST_F32, &minus)},
-     2,
-     2,
-     8,
-     HD_ERR_NUMERIC,
-     "tensor m.scale" IN_FILE ": scale 0 is -1"},
-    {{FP8_OF(HD_ST_F8_E8M0, "\xFF")},
-     2,
-     2,
-     8,
-     HD_ERR_NUMERIC,
-     "tensor m.scale" IN_FILE ": scale 0 is nan"},
+    /* tensor scales, multipliers and divisors; the reciprocal of the last is denormal */
+    BAD_MULTIPLIER(&zero, "0"),
+    BAD_MULTIPLIER(&minus, "-1"),
+    BAD_MULTIPLIER(&tiny, "1.00053e-42"),
+    BAD_MULTIPLIER(&not_a_number, "nan"),
+    BAD_MULTIPLIER(&infinite, "inf"),
+    BAD_DIVISOR(&infinite, "inf"),
+    BAD_DIVISOR(&tiny, "1.00053e-42"),
+    BAD_DIVISOR(&large, "3e+38"),
+    BAD_FP8(HD_ST_F32, &not_a_number, "nan"),
+    BAD_FP8(HD_ST_F32, &infinite, "inf"),
+    BAD_FP8(HD_ST_F32, &minus, "-1"),
+    BAD_FP8(HD_ST_F8_E8M0, "\xFF", "nan"),
 };
 
 static const refusal shapes[] = {
