@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -96,12 +97,48 @@ hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_b
     return HD_OK;
 }
 
-bool hd_file_exists(const char *path) { return access(path, F_OK) == 0; }
-
-bool hd_file_is_folder(const char *path)
+hd_status hd_file_look(hd_file_kind *out, const char *path, hd_error *err)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (may() && stat(path, &st) == 0)
+        *out = S_ISDIR(st.st_mode) ? HD_FILE_FOLDER : HD_FILE_OTHER;
+    else if (errno == ENOENT || errno == ENOTDIR)
+        *out = HD_FILE_NONE;
+    else
+        HD_FAIL(err, HD_ERR_IO, "%s: %s", path, strerror(errno));
+    return HD_OK;
+}
+
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t const n = strlen(name), e = strlen(ending);
+    return name[0] != '.' && n > e && strcmp(name + n - e, ending) == 0;
+}
+
+/* The next entry; NULL at the end, and with errno when the system fails. */
+static const struct dirent *next_entry(DIR *dir)
+{
+    errno = 0;
+    return may() ? readdir(dir) : NULL;
+}
+
+hd_status hd_file_list(hd_buffer *names, int32_t *n, const char *folder, const char *ending,
+                       int32_t most, hd_error *err)
+{
+    DIR *const dir = may() ? opendir(folder) : NULL;
+    if (!dir) HD_FAIL(err, HD_ERR_IO, "%s: %s", folder, strerror(errno));
+    *n = 0;
+    const struct dirent *e = next_entry(dir);
+    for (; e && *n < most; e = next_entry(dir)) {
+        if (!has_ending(e->d_name, ending)) continue;
+        hd_buffer_add(names, e->d_name, strlen(e->d_name) + 1);
+        ++*n;
+    }
+    int const why = e ? 0 : errno;
+    closedir(dir);
+    if (why) HD_FAIL(err, HD_ERR_IO, "%s: %s", folder, strerror(why));
+    if (names->failed) HD_FAIL(err, HD_ERR_MEMORY, "%s: no memory for its file names", folder);
+    return HD_OK;
 }
 
 hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)

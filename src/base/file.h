@@ -20,11 +20,19 @@ void      hd_file_unmap(hd_file *f); /* a zeroed one is fine */
 hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
                        hd_error *err);
 /* Makes operation number `n` from now (1 is the next) fail with EIO: each open, look at a file's
- * size, map, read, write, sync and rename is one.  0 switches it off.  For tests. */
+ * size or existence, map, read, entry of a folder, write, sync and rename is one.  0 switches it
+ * off.  For tests. */
 void hd_file_fail_at(int64_t n);
 
-bool hd_file_exists(const char *path);
-bool hd_file_is_folder(const char *path);
+/* What stands at `path`.  returns HD_ERR_IO when the system cannot tell; that there is nothing
+ * is an answer. */
+typedef enum hd_file_kind { HD_FILE_NONE, HD_FILE_FOLDER, HD_FILE_OTHER } hd_file_kind;
+hd_status hd_file_look(hd_file_kind *out, const char *path, hd_error *err);
+/* Adds to `names` the names in `folder` with this ending, each with its NUL and none with a dot
+ * in front, in the order of the system; stops behind `most`.
+ * returns  HD_ERR_IO, HD_ERR_MEMORY; the message names the folder */
+hd_status hd_file_list(hd_buffer *names, int32_t *n, const char *folder, const char *ending,
+                       int32_t most, hd_error *err);
 
 /* Writes a file that appears whole or not at all: begin creates a temporary beside `path`,
  * commit renames it, abort (also after a failure) removes it. */

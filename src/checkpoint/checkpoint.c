@@ -2,8 +2,6 @@
 #include "checkpoint/names.h"
 #include "checkpoint/shard_index.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,26 +48,10 @@ static hd_status set_shards(hd_checkpoint *c, const char *const *names, int32_t 
     return HD_OK;
 }
 
-static bool is_shard_file(const char *name)
-{
-    static const char ending[] = ".safetensors";
-    size_t const      n = strlen(name), e = sizeof ending - 1;
-    return name[0] != '.' && n > e && strcmp(name + n - e, ending) == 0;
-}
-
 /* Adds the names of all shards to `out`, each with its NUL. */
 static hd_status list_folder(hd_buffer *out, int32_t *n, const char *folder, hd_error *err)
 {
-    DIR *const dir = opendir(folder);
-    if (!dir) HD_FAIL(err, HD_ERR_IO, "%s: %s", folder, strerror(errno));
-    *n = 0;
-    for (struct dirent *e; *n <= HD_MAX_SHARDS && (e = readdir(dir));) {
-        if (!is_shard_file(e->d_name)) continue;
-        hd_buffer_add(out, e->d_name, strlen(e->d_name) + 1);
-        ++*n;
-    }
-    closedir(dir);
-    if (out->failed) HD_FAIL(err, HD_ERR_MEMORY, "%s: no memory for its file names", folder);
+    HD_TRY(hd_file_list(out, n, folder, ".safetensors", HD_MAX_SHARDS + 1, err));
     if (*n == 0) HD_FAIL(err, HD_ERR_IO, "%s: no *.safetensors in this folder", folder);
     if (*n > HD_MAX_SHARDS)
         HD_FAIL(err, HD_ERR_FORMAT, "%s: more than %d shards", folder, HD_MAX_SHARDS);
@@ -116,20 +98,25 @@ static hd_status use_index(hd_checkpoint *c, hd_shard_index *index, const char *
 static hd_status find_shards(hd_checkpoint *c, hd_shard_index *index, hd_error *err)
 {
     char                     path[MAX_PATH];
+    hd_file_kind             found;
     static const char *const single[] = {SINGLE_NAME};
     HD_TRY(join_path(path, c->folder, INDEX_NAME, err));
-    if (hd_file_exists(path)) return use_index(c, index, path, err);
+    HD_TRY(hd_file_look(&found, path, err));
+    if (found != HD_FILE_NONE) return use_index(c, index, path, err);
     HD_TRY(join_path(path, c->folder, SINGLE_NAME, err));
-    return hd_file_exists(path) ? set_shards(c, single, 1, err) : use_folder(c, err);
+    HD_TRY(hd_file_look(&found, path, err));
+    return found != HD_FILE_NONE ? set_shards(c, single, 1, err) : use_folder(c, err);
 }
 
 /* ---- shards ---- */
 
 static hd_status open_shard(hd_checkpoint *c, shard *s, bool is_indexed, hd_error *err)
 {
-    char path[MAX_PATH];
+    char         path[MAX_PATH];
+    hd_file_kind found;
     HD_TRY(join_path(path, c->folder, s->name, err));
-    if (is_indexed && !hd_file_exists(path))
+    HD_TRY(hd_file_look(&found, path, err));
+    if (is_indexed && found == HD_FILE_NONE)
         HD_FAIL(err, HD_ERR_IO, "%s: missing, although %s names it", path, INDEX_NAME);
     HD_TRY(hd_st_open(&s->file, path, err));
     s->first = c->n_tensors;
@@ -207,7 +194,9 @@ static hd_status collect_tensors(hd_checkpoint *c, hd_error *err)
 
 static hd_status read_folder(hd_checkpoint *c, const char *folder, const hd_log *log, hd_error *err)
 {
-    if (!hd_file_is_folder(folder)) HD_FAIL(err, HD_ERR_IO, "%s: no such folder", folder);
+    hd_file_kind found;
+    HD_TRY(hd_file_look(&found, folder, err));
+    if (found != HD_FILE_FOLDER) HD_FAIL(err, HD_ERR_IO, "%s: no such folder", folder);
     if (!(c->folder = hd_pool_copy(&c->pool, folder, strlen(folder))))
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %s", folder);
     hd_shard_index index = {0};

@@ -510,10 +510,11 @@ hd_status hd_config_read(hd_config *out, const char *folder, hd_error *err)
     int const m = snprintf(generation, sizeof generation, "%s/generation_config.json", folder);
     if (n < 0 || m < 0 || (size_t)m >= sizeof generation)
         HD_FAIL(err, HD_ERR_INVALID, "%.200s...: path is too long", folder);
-    hd_config c;
+    hd_config    c;
+    hd_file_kind found;
     HD_TRY(parse_path(&c, config, hd_config_parse, err));
-    if (hd_file_exists(generation))
-        HD_TRY(parse_path(&c, generation, hd_config_parse_generation, err));
+    HD_TRY(hd_file_look(&found, generation, err));
+    if (found != HD_FILE_NONE) HD_TRY(parse_path(&c, generation, hd_config_parse_generation, err));
     *out = c;
     return HD_OK;
 }

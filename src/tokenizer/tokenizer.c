@@ -23,10 +23,12 @@ hd_status hd_tokenizer_open_text(hd_tokenizer **out, const char *json, size_t by
 
 hd_status hd_tokenizer_open(hd_tokenizer **out, const char *path, hd_error *err)
 {
-    char file[4096];
+    char         file[4096];
+    hd_file_kind found;
     if (!out || !path) HD_FAIL(err, HD_ERR_INVALID, "tokenizer: no path or no result");
+    HD_TRY(hd_file_look(&found, path, err));
     int const n =
-        snprintf(file, sizeof file, "%s%s", path, hd_file_is_folder(path) ? "/tokenizer.json" : "");
+        snprintf(file, sizeof file, "%s%s", path, found == HD_FILE_FOLDER ? "/tokenizer.json" : "");
     if (n < 0 || (size_t)n >= sizeof file)
         HD_FAIL(err, HD_ERR_INVALID, "tokenizer: a path of %d bytes is too long", n);
     hd_pool   pool = {0};

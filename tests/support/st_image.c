@@ -77,6 +77,8 @@ void temp_folder_write_st(const temp_folder *t, const char *name, const char *he
     st_image_free(&m);
 }
 
+bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
 char *read_golden(const char *path, size_t *bytes)
 {
     FILE *const f = fopen(path, "rb");

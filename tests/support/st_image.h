@@ -1,6 +1,7 @@
 #ifndef HD_SUPPORT_ST_IMAGE_H
 #define HD_SUPPORT_ST_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ void temp_folder_write_text(const temp_folder *t, const char *name, const char *
 /* A safetensors file as st_image_make makes it. */
 void temp_folder_write_st(const temp_folder *t, const char *name, const char *header,
                           size_t data_bytes);
+
+bool is_there(const char *path); /* a file or a folder of this name */
 
 /* A whole file with a NUL behind it; owned by the caller, freed with free(). */
 char *read_golden(const char *path, size_t *bytes);

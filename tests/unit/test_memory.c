@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/fail_each.h"
 #include "../support/st_image.h"
 #include "base/file.h"
 
@@ -284,11 +285,11 @@ static void writes_whole_files_only(void **state)
     temp_folder_path(&folder, "out", path, sizeof path);
     assert_int_equal(hd_file_begin(&w, path, NULL), HD_OK);
     assert_int_equal(hd_file_put(&w, "half", 4, NULL), HD_OK);
-    assert_false(hd_file_exists(path));
-    assert_true(hd_file_exists(w.temporary));
+    assert_false(is_there(path));
+    assert_true(is_there(w.temporary));
     hd_file_abort(&w);
-    assert_false(hd_file_exists(w.temporary));
-    assert_false(hd_file_exists(path));
+    assert_false(is_there(w.temporary));
+    assert_false(is_there(path));
     hd_file_abort(&w); /* again is fine */
     write_text(path, "first");
     assert_text(path, "first");
@@ -398,9 +399,70 @@ static void maps_files(void **state)
     assert_memory_equal(f.data, "abc", 3);
     hd_file_unmap(&f);
     hd_file_unmap(&f);
-    assert_true(hd_file_is_folder(folder.path));
-    assert_false(hd_file_is_folder(path));
     temp_folder_remove(&folder);
+}
+
+/* What stands at a path, and what the system refuses to tell. */
+static void looks_at_paths(void **state)
+{
+    temp_folder folder;
+    char path[128], beyond[160], *const endless = hd_memory_alloc(70000);
+    hd_file_kind kind = HD_FILE_OTHER;
+    hd_error     err = {0};
+    (void)state;
+    temp_folder_make(&folder);
+    temp_folder_path(&folder, "in", path, sizeof path);
+    snprintf(beyond, sizeof beyond, "%s/x", path);
+    assert_int_equal(hd_file_look(&kind, path, NULL), HD_OK);
+    assert_int_equal(kind, HD_FILE_NONE);
+    write_text(path, "abc");
+    assert_int_equal(hd_file_look(&kind, path, NULL), HD_OK);
+    assert_int_equal(kind, HD_FILE_OTHER);
+    assert_int_equal(hd_file_look(&kind, folder.path, NULL), HD_OK);
+    assert_int_equal(kind, HD_FILE_FOLDER);
+    assert_int_equal(hd_file_look(&kind, beyond, NULL), HD_OK);
+    assert_int_equal(kind, HD_FILE_NONE);
+    memset(endless, 'x', 69999);
+    assert_int_equal(hd_file_look(&kind, endless, &err), HD_ERR_IO);
+    assert_non_null(strstr(err.message, "xxx"));
+    hd_memory_free(endless);
+    temp_folder_remove(&folder);
+}
+
+static hd_status list_once(void *folder, hd_error *err)
+{
+    hd_buffer names = {0};
+    int32_t   n = -1;
+    hd_status s = hd_file_list(&names, &n, folder, ".end", 100, err);
+    if (s == HD_OK) assert_int_equal(n, 2);
+    if (s == HD_OK) assert_int_equal(names.used, sizeof "a.end" + sizeof "bc.end");
+    hd_buffer_free(&names);
+    return s;
+}
+
+/* Names with the ending, none hidden; that an entry cannot be read is no end of the list. */
+static void lists_folders(void **state)
+{
+    static const char *const names[] = {"a.end", "bc.end", "c.en", ".d.end", ".end"};
+    temp_folder              folder;
+    hd_buffer                found = {0};
+    hd_error                 err = {0};
+    int32_t                  n = 0;
+    (void)state;
+    temp_folder_make(&folder);
+    for (int i = 0; i < 5; i++) temp_folder_write_text(&folder, names[i], "");
+    /* opening, each of 5 names, two dots, the end */
+    assert_int_equal(
+        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, list_once, NULL, folder.path}), 9);
+    assert_int_equal(fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, list_once, NULL,
+                                                 folder.path}),
+                     1);
+    assert_int_equal(hd_file_list(&found, &n, folder.path, ".end", 1, NULL), HD_OK);
+    assert_int_equal(n, 1);
+    hd_buffer_free(&found);
+    temp_folder_remove(&folder);
+    assert_int_equal(hd_file_list(&found, &n, folder.path, ".end", 1, &err), HD_ERR_IO);
+    assert_non_null(strstr(err.message, folder.path));
 }
 
 int main(void)
@@ -423,6 +485,8 @@ int main(void)
         cmocka_unit_test(refuses_too_long_paths),
         cmocka_unit_test(reads_at_most_the_limit),
         cmocka_unit_test(maps_files),
+        cmocka_unit_test(looks_at_paths),
+        cmocka_unit_test(lists_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -423,7 +423,7 @@ static void test_write_and_read(void **state)
     temp_folder_path(&t, "out.safetensors", path, sizeof path);
     hd_st_layout const layout = {list, N_OF(list), N_OF(meta), meta};
     assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
-    assert_false(hd_file_exists(path));
+    assert_false(is_there(path));
     assert_int_equal(hd_st_writer_put(&w, 3, "xyz", 3, NULL), HD_OK);
     assert_int_equal(hd_st_writer_put(&w, 3, "xyz", 3, NULL), HD_ERR_INVALID);
     assert_int_equal(hd_st_writer_put(&w, 0, "0123456789", 10, NULL), HD_ERR_INVALID);
@@ -493,7 +493,7 @@ static void test_writer_is_atomic(void **state)
     assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
     assert_int_equal(hd_st_writer_put(&w, 0, "xy", 2, NULL), HD_OK);
     hd_st_writer_abort(&w);
-    assert_false(hd_file_exists(path));
+    assert_false(is_there(path));
     assert_int_equal(rmdir(t.path), 0);
     assert_int_equal(hd_st_writer_begin(&w, path, &layout, &err), HD_ERR_IO);
 }
