@@ -249,7 +249,9 @@ typedef struct hd_options {
 } hd_options;
 
 /* Loads a model.  On success *out is the caller's, closed by hd_engine_close (NULL is
- * fine; close sessions first).  After open, nothing allocates.                            */
+ * fine; close sessions first).  After open, nothing allocates.  The model's files stay mapped:
+ * when one is cut while the engine is open the system sends SIGBUS, which is the program's
+ * business (doc/checkpoints.md).                                                          */
 hd_status hd_engine_open(hd_engine **out, const hd_options *opt, hd_error *err);
 void      hd_engine_close(hd_engine *e);
 

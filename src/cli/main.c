@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bus_error.h"
 #include "cli/cli.h"
 #include "cli/screen.h"
 
@@ -56,5 +57,6 @@ static int run_verb(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a reader that left shows as a failed write */
+    hd_bus_error_watch();
     return hd_stdout_finish(run_verb(argc, argv));
 }

@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -691,6 +692,52 @@ def test_run_dies_of_an_interrupt():
         p.send_signal(signal.SIGINT)
         p.stdout.read()
     assert p.returncode == -signal.SIGINT
+
+
+def copy_model(name):
+    """The model in a folder of its own."""
+    folder = SCRATCH / name
+    folder.mkdir()
+    for file in pathlib.Path(MODEL).iterdir():
+        shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+def test_model_that_is_cut_while_it_runs():
+    folder = copy_model("cut")
+    with subprocess.Popen([HADAL, "chat", str(folder), "--quiet"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+        p.stdin.write(FRANCE.encode() + b"\n")
+        p.stdin.flush()
+        assert p.stdout.readline().decode() == PARIS + "\n"
+        shard = sorted(folder.glob("*.safetensors"))[1]
+        os.truncate(shard, 4096)
+        out, err = p.communicate(b"What is the capital of Ghana?\n", timeout=60)
+    assert (p.returncode, out) == (1, b""), (p.returncode, out)
+    assert err.decode() == f"hadal: {shard}: cut while in use, or its disk failed\n", err
+
+
+def test_model_that_is_replaced_while_it_runs():
+    folder = copy_model("replaced")
+    with subprocess.Popen([HADAL, "chat", str(folder), "--quiet"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+        p.stdin.write(FRANCE.encode() + b"\n")
+        p.stdin.flush()
+        assert p.stdout.readline().decode() == PARIS + "\n"
+        for shard in folder.glob("*.safetensors"):
+            (folder / "new").write_bytes(b"")
+            (folder / "new").replace(shard)
+        out, err = p.communicate(FRANCE.encode() + b"\n", timeout=60)
+    assert (p.returncode, out, err) == (0, PARIS.encode() + b"\n", b""), (out, err)
+
+
+def test_other_bus_errors_stay():
+    with subprocess.Popen([HADAL, "chat", MODEL, "--quiet"], stdin=subprocess.PIPE) as p:
+        p.stdin.write(b"/tokens\n")
+        time.sleep(0.2)
+        p.send_signal(signal.SIGBUS)
+        p.stdin.close()
+    assert p.returncode == -signal.SIGBUS
 
 
 def main():
