@@ -1,11 +1,13 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static atomic_int   seals;
@@ -20,16 +22,36 @@ bool hd_memory_may_allocate(void)
     return atomic_load(&fail_at) == 0 || now != atomic_load(&fail_at);
 }
 
+/* From this size on, memory is not written to make it zero: its pages go back to the system, which
+ * hands out zeros when they are first used.  So a cache takes memory as it fills. */
+#define LAZY_BYTES ((size_t)1 << 20)
+
+static void clear(char *p, size_t bytes)
+{
+    uintptr_t const page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
+    size_t const    head = (size_t)((page - at % page) % page);
+    size_t const    body = bytes > head ? (bytes - head) / page * page : 0;
+    if (bytes < LAZY_BYTES || madvise(p + head, body, MADV_DONTNEED) != 0) {
+        memset(p, 0, bytes);
+        return;
+    }
+    memset(p, 0, head);
+    memset(p + head + body, 0, bytes - head - body);
+}
+
 void *hd_memory_alloc(size_t bytes)
 {
     if (!hd_memory_may_allocate() || bytes > SIZE_MAX - HD_ALIGN) return NULL;
     size_t const rounded = (bytes + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
-    void *const  p = aligned_alloc(HD_ALIGN, rounded ? rounded : HD_ALIGN);
-    if (p) memset(p, 0, rounded);
+    size_t const taken = rounded ? rounded : HD_ALIGN;
+    char *const  p = aligned_alloc(HD_ALIGN, taken);
+    if (p) clear(p, taken);
     return p;
 }
 
 void hd_memory_free(void *p) { free(p); }
+
+void hd_memory_trim(void) { malloc_trim(0); }
 
 void    hd_memory_seal(void) { atomic_fetch_add(&seals, 1); }
 void    hd_memory_unseal(void) { atomic_fetch_sub(&seals, 1); }

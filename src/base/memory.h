@@ -11,9 +11,12 @@ HD_BEGIN_C
 
 #define HD_ALIGN ((size_t)256) /* covers AVX-512, TMA (128) and cudaMalloc */
 
-/* Returns zeroed bytes aligned to HD_ALIGN, or NULL.  0 bytes gives a valid pointer. */
+/* Returns zeroed bytes aligned to HD_ALIGN, or NULL.  0 bytes gives a valid pointer.  Pages
+ * of a large block are handed out by the system when they are first written. */
 void *hd_memory_alloc(size_t bytes);
 void  hd_memory_free(void *p); /* NULL is fine */
+/* Gives what was freed back to the system, after work that took much for a while. */
+void hd_memory_trim(void);
 
 /* While sealed, hd_memory_alloc and everything above it fails an assertion in debug builds
  * and returns NULL otherwise: an engine that decodes sealed allocates nothing.  Counts, so

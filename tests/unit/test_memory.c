@@ -32,6 +32,23 @@ static void gives_zeroed_aligned_bytes(void **state)
     hd_memory_free(NULL);
 }
 
+/* Large blocks are cleared page by page, and what was freed comes back as zeros. */
+static void clears_large_blocks(void **state)
+{
+    static const size_t sizes[] = {1 << 19, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5000001};
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        size_t const bytes = sizes[i % 5];
+        char *const  p = hd_memory_alloc(bytes);
+        assert_non_null(p);
+        for (size_t at = 0; at < bytes; at++)
+            if (p[at]) fail_msg("byte %zu of %zu is %d", at, bytes, p[at]);
+        memset(p, 0xEE, bytes);
+        hd_memory_free(p);
+        if (i % 7 == 0) hd_memory_trim();
+    }
+}
+
 static void refuses_impossible_sizes(void **state)
 {
     hd_pool   pool = {0};
@@ -469,6 +486,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_zeroed_aligned_bytes),
+        cmocka_unit_test(clears_large_blocks),
         cmocka_unit_test(refuses_impossible_sizes),
         cmocka_unit_test(fails_the_wanted_allocation),
         cmocka_unit_test(checks_products_and_sums),
