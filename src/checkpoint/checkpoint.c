@@ -1,4 +1,5 @@
 #include "checkpoint/checkpoint.h"
+#include "base/digest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shard_index.h"
 
@@ -18,15 +19,28 @@ typedef struct shard {
     int32_t     first; /* its tensors are [first, first + file.n_tensors) of the checkpoint */
 } shard;
 
+/* Bytes in the middle of a tensor. */
+typedef struct sample {
+    const uint8_t *data; /* borrowed from the mapping */
+    size_t         bytes;
+} sample;
+#define SAMPLE_BYTES 64
+
 struct hd_checkpoint {
     hd_config   config;
-    const char *folder;   /* owned by the pool */
-    shard      *shards;   /* [n_shards] owned by the pool; each file is closed by itself */
-    hd_tensor  *tensors;  /* [n_tensors] owned by the pool */
-    hd_name_map official; /* official name -> index of tensors */
+    const char *folder; /* owned by the pool */
+    shard      *shards; /* [n_shards] owned by the pool; each file is closed by itself */
     int64_t     bytes;
     int32_t     n_shards, n_tensors;
     hd_pool     pool;
+    /* until it is settled */
+    hd_tensor  *tensors;  /* [n_tensors] owned by tables */
+    hd_name_map official; /* official name -> index of tensors */
+    hd_pool     tables;
+    /* from then on */
+    sample  *samples; /* [n_samples] owned by the pool */
+    int32_t  n_samples;
+    uint64_t digest; /* of all names, dtypes and shapes */
 };
 
 /* ---- which files ---- */
@@ -38,13 +52,15 @@ static hd_status join_path(char out[MAX_PATH], const char *folder, const char *n
     return HD_OK;
 }
 
-/* Takes names that live as long as the pool. */
 static hd_status set_shards(hd_checkpoint *c, const char *const *names, int32_t n, hd_error *err)
 {
     if (!(c->shards = hd_pool_alloc(&c->pool, (size_t)n * sizeof *c->shards)))
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shards", n);
-    for (int32_t i = 0; i < n; i++) c->shards[i].name = names[i];
-    c->n_shards = n;
+    for (; c->n_shards < n; c->n_shards++) {
+        const char *const name = names[c->n_shards];
+        c->shards[c->n_shards].name = hd_pool_copy(&c->pool, name, strlen(name));
+        if (!c->shards[c->n_shards].name) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shards", n);
+    }
     return HD_OK;
 }
 
@@ -65,10 +81,9 @@ static int compare_names(const void *a, const void *b)
 
 static hd_status take_list(hd_checkpoint *c, const hd_buffer *list, int32_t n, hd_error *err)
 {
-    const char      **names = hd_pool_alloc(&c->pool, (size_t)n * sizeof *names);
-    const char *const text = hd_pool_copy(&c->pool, list->data, list->used);
-    if (!names || !text) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shard names", n);
-    const char *at = text;
+    const char **names = hd_pool_alloc(&c->tables, (size_t)n * sizeof *names);
+    const char  *at = list->data;
+    if (!names) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d shard names", n);
     for (int32_t i = 0; i < n; i++, at += strlen(at) + 1) names[i] = at;
     qsort(names, (size_t)n, sizeof *names, compare_names);
     return set_shards(c, names, n, err);
@@ -84,13 +99,14 @@ static hd_status use_folder(hd_checkpoint *c, hd_error *err)
     return s;
 }
 
+/* The index belongs to the tables: it is checked once. */
 static hd_status use_index(hd_checkpoint *c, hd_shard_index *index, const char *path, hd_error *err)
 {
     hd_pool   text_pool = {0};
     char     *text;
     size_t    bytes;
     hd_status s = hd_file_read(&text, &bytes, path, MAX_INDEX_BYTES, &text_pool, err);
-    if (s == HD_OK) s = hd_shard_index_parse(index, text, bytes, path, &c->pool, err);
+    if (s == HD_OK) s = hd_shard_index_parse(index, text, bytes, path, &c->tables, err);
     hd_pool_free(&text_pool);
     return s == HD_OK ? set_shards(c, index->shards, index->n_shards, err) : s;
 }
@@ -161,7 +177,7 @@ static hd_status name_tensor(hd_checkpoint *c, hd_tensor *t, hd_error *err)
     /* Official files need no second copy. */
     t->name = strcmp(official, t->st.name) == 0
                   ? t->st.name
-                  : hd_pool_copy(&c->pool, official, strlen(official));
+                  : hd_pool_copy(&c->tables, official, strlen(official));
     if (!t->name) HD_FAIL(err, HD_ERR_MEMORY, "no memory for tensor names");
     return HD_OK;
 }
@@ -175,9 +191,9 @@ static hd_status report_twins(const hd_checkpoint *c, const int32_t twins[2], hd
 
 static hd_status collect_tensors(hd_checkpoint *c, hd_error *err)
 {
-    if (!(c->tensors = hd_pool_alloc(&c->pool, (size_t)c->n_tensors * sizeof *c->tensors)))
+    if (!(c->tensors = hd_pool_alloc(&c->tables, (size_t)c->n_tensors * sizeof *c->tensors)))
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d tensors", c->n_tensors);
-    HD_TRY(hd_name_map_open(&c->official, c->n_tensors, &c->pool, err));
+    HD_TRY(hd_name_map_open(&c->official, c->n_tensors, &c->tables, err));
     for (int32_t i = 0, at = 0; i < c->n_shards; i++)
         for (int32_t j = 0; j < c->shards[i].file.n_tensors; j++, at++) {
             hd_tensor *const t = c->tensors + at;
@@ -230,8 +246,52 @@ void hd_checkpoint_close(hd_checkpoint *c)
 {
     if (!c) return;
     for (int32_t i = 0; i < c->n_shards; i++) hd_st_close(&c->shards[i].file);
+    hd_pool_free(&c->tables);
     hd_pool_free(&c->pool);
     hd_memory_free(c);
+}
+
+/* ---- when all tensors are found ---- */
+
+static uint64_t add_tensor(uint64_t digest, const hd_tensor *t)
+{
+    int32_t const kind[2] = {(int32_t)t->st.dtype, t->st.rank};
+    digest = hd_digest_add(digest, t->name, strlen(t->name) + 1);
+    digest = hd_digest_add(digest, kind, sizeof kind);
+    return hd_digest_add(digest, t->st.shape, (size_t)t->st.rank * sizeof *t->st.shape);
+}
+
+static sample middle_of(const hd_st_tensor *t)
+{
+    size_t const n = t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES;
+    return (sample){t->data + (t->bytes - n) / 2, n};
+}
+
+hd_status hd_checkpoint_settle(hd_checkpoint *c, hd_error *err)
+{
+    c->samples = hd_pool_alloc(&c->pool, (size_t)c->n_tensors * sizeof *c->samples);
+    if (!c->samples) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d samples", c->n_tensors);
+    c->digest = HD_DIGEST_START;
+    for (; c->n_samples < c->n_tensors; c->n_samples++) {
+        const hd_tensor *const t = c->tensors + c->n_samples;
+        c->digest = add_tensor(c->digest, t);
+        c->samples[c->n_samples] = middle_of(&t->st);
+    }
+    for (int32_t i = 0; i < c->n_shards; i++) hd_st_forget(&c->shards[i].file);
+    hd_pool_free(&c->tables);
+    c->official = (hd_name_map){0};
+    c->tensors = NULL;
+    c->n_tensors = 0;
+    hd_memory_trim();
+    return HD_OK;
+}
+
+uint64_t hd_checkpoint_digest(const hd_checkpoint *c, uint64_t digest)
+{
+    digest = hd_digest_add(digest, &c->digest, sizeof c->digest);
+    for (const sample *s = c->samples; s < c->samples + c->n_samples; s++)
+        if (s->bytes) digest = hd_digest_add(digest, s->data, s->bytes);
+    return digest;
 }
 
 const hd_config *hd_checkpoint_config(const hd_checkpoint *c) { return &c->config; }
@@ -250,4 +310,12 @@ hd_tensor *hd_checkpoint_find(const hd_checkpoint *c, const char *official_name)
 const char *hd_checkpoint_file_name(const hd_checkpoint *c, int32_t shard_index)
 {
     return c->shards[shard_index].name;
+}
+
+hd_tensor *hd_checkpoint_next(const hd_checkpoint *c, const char *prefix, int32_t *at)
+{
+    *at = *at < 0 ? hd_name_map_lower(&c->official, prefix) : *at + 1;
+    if (*at >= c->official.used) return NULL;
+    const hd_name_entry *const e = c->official.entries + *at;
+    return strncmp(e->name, prefix, strlen(prefix)) == 0 ? c->tensors + e->index : NULL;
 }

@@ -35,10 +35,20 @@ int32_t          hd_checkpoint_count(const hd_checkpoint *c); /* tensors */
 hd_tensor *hd_checkpoint_at(const hd_checkpoint *c, int32_t i);
 /* Returns NULL when there is none.  The tensor is the checkpoint's; ticking it is not safe
  * from two threads. */
-hd_tensor  *hd_checkpoint_find(const hd_checkpoint *c, const char *official_name);
+hd_tensor *hd_checkpoint_find(const hd_checkpoint *c, const char *official_name);
+/* The tensors whose official name begins with `prefix`, by name, one a call; *at starts at -1.
+ * Returns NULL behind the last one. */
+hd_tensor  *hd_checkpoint_next(const hd_checkpoint *c, const char *prefix, int32_t *at);
 int32_t     hd_checkpoint_shards(const hd_checkpoint *c);
 const char *hd_checkpoint_file_name(const hd_checkpoint *c, int32_t shard); /* in the folder */
 int64_t     hd_checkpoint_bytes(const hd_checkpoint *c); /* of all tensors, headers apart */
+
+/* Frees names and tables once no tensor is to be looked up any more: there are none then, and
+ * the data stays mapped.  Keeps what hd_checkpoint_digest reads.  returns  HD_ERR_MEMORY */
+hd_status hd_checkpoint_settle(hd_checkpoint *c, hd_error *err);
+/* Goes on with a digest over each tensor's name, dtype and shape and the 64 bytes in its middle,
+ * where another fine-tune has others; of a settled checkpoint.  Reads a page of every tensor. */
+uint64_t hd_checkpoint_digest(const hd_checkpoint *c, uint64_t digest);
 
 HD_END_C
 #endif

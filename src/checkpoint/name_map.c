@@ -38,17 +38,21 @@ bool hd_name_map_sort(hd_name_map *m, int32_t twins[2])
     return true;
 }
 
-int32_t hd_name_map_find(const hd_name_map *m, const char *name)
+int32_t hd_name_map_lower(const hd_name_map *m, const char *name)
 {
     int32_t low = 0, high = m->used;
     while (low < high) {
         int32_t const middle = low + (high - low) / 2;
-        int const     c = strcmp(name, m->entries[middle].name);
-        if (c == 0) return m->entries[middle].index;
-        if (c < 0)
-            high = middle;
-        else
+        if (strcmp(m->entries[middle].name, name) < 0)
             low = middle + 1;
+        else
+            high = middle;
     }
-    return -1;
+    return low;
+}
+
+int32_t hd_name_map_find(const hd_name_map *m, const char *name)
+{
+    int32_t const at = hd_name_map_lower(m, name);
+    return at < m->used && strcmp(m->entries[at].name, name) == 0 ? m->entries[at].index : -1;
 }

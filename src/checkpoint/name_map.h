@@ -23,6 +23,8 @@ hd_status hd_name_map_open(hd_name_map *m, int32_t cap, hd_pool *pool, hd_error 
 void      hd_name_map_add(hd_name_map *m, const char *name, int32_t index);
 /* Ends the adding.  Returns false, with the two indices in `twins`, when a name is there twice. */
 bool hd_name_map_sort(hd_name_map *m, int32_t twins[2]);
+/* Place among the sorted entries of the first name that is not below `name`; `used` for none. */
+int32_t hd_name_map_lower(const hd_name_map *m, const char *name);
 /* Returns -1 when there is none; a zeroed map has none. */
 int32_t hd_name_map_find(const hd_name_map *m, const char *name);
 

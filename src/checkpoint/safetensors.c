@@ -485,11 +485,16 @@ hd_status hd_st_open(hd_st_file *out, const char *path, hd_error *err)
     return status;
 }
 
-void hd_st_close(hd_st_file *f)
+void hd_st_forget(hd_st_file *f)
 {
     hd_pool_free(&f->pool);
+    *f = (hd_st_file){.map = f->map};
+}
+
+void hd_st_close(hd_st_file *f)
+{
+    hd_st_forget(f);
     hd_file_unmap(&f->map);
-    *f = (hd_st_file){0};
 }
 
 const hd_st_tensor *hd_st_find(const hd_st_file *f, const char *name)

@@ -83,6 +83,8 @@ hd_status hd_st_open(hd_st_file *out, const char *path, hd_error *err);
 hd_status hd_st_parse(hd_st_file *out, const uint8_t *data, size_t bytes, const char *what,
                       hd_error *err);
 void      hd_st_close(hd_st_file *f);
+/* Frees all tables: the file then has no tensors and stays mapped. */
+void hd_st_forget(hd_st_file *f);
 /* Returns NULL when the file has no tensor of this name. */
 const hd_st_tensor *hd_st_find(const hd_st_file *f, const char *name);
 

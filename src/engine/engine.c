@@ -350,6 +350,7 @@ static hd_status open_parts(hd_engine *e, hd_error *err)
     HD_TRY(hd_checkpoint_open(&e->checkpoint, model, &e->log, err));
     HD_TRY(hd_tokenizer_open(&e->tokenizer, model, err));
     HD_TRY(hd_weights_load(&e->weights, e->checkpoint, &e->log, err));
+    HD_TRY(hd_checkpoint_settle(e->checkpoint, err));
     HD_TRY(check_options(&e->options, e->weights->config, e->weights, err));
     if (hd_tokenizer_vocab(e->tokenizer) > e->weights->config->n_vocab)
         HD_FAIL(err, HD_ERR_FORMAT, "%s: the tokenizer has %d ids, the model %d", model,

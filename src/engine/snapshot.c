@@ -37,22 +37,8 @@ static_assert(sizeof(header) == 64, "the header has no padding");
 
 /* ---- which model ---- */
 
-#define SAMPLE 64 /* bytes of each tensor that tell one model from another */
-
-static uint64_t add_tensor(uint64_t d, const hd_tensor *t)
-{
-    const hd_st_tensor *const st = &t->st;
-    int32_t const             kind[2] = {(int32_t)st->dtype, st->rank};
-    size_t const              n = st->bytes < SAMPLE ? st->bytes : SAMPLE;
-    d = hd_digest_add(d, t->name, strlen(t->name) + 1);
-    d = hd_digest_add(d, kind, sizeof kind);
-    d = hd_digest_add(d, st->shape, (size_t)st->rank * sizeof *st->shape);
-    return n ? hd_digest_add(d, st->data + (st->bytes - n) / 2, n) : d;
-}
-
-/* The text of config.json, and of each tensor its name, dtype, shape and the 64 bytes in its
- * middle: another fine-tune has others there.  Made when first asked for, because it reads a
- * page of every tensor. */
+/* The text of config.json and what the checkpoint's digest is over.  Made when first asked for,
+ * because it reads a page of every tensor. */
 static hd_status identify(hd_engine *e, hd_error *err)
 {
     char    path[4096];
@@ -62,11 +48,9 @@ static hd_status identify(hd_engine *e, hd_error *err)
         snprintf(path, sizeof path, "%s/config.json", hd_checkpoint_folder(e->checkpoint));
     if (n < 0 || (size_t)n >= sizeof path) HD_FAIL(err, HD_ERR_INVALID, "model path is too long");
     HD_TRY(hd_file_map(&config, path, err));
-    uint64_t d = hd_digest_add(HD_DIGEST_START, config.data, config.bytes);
+    uint64_t const d = hd_digest_add(HD_DIGEST_START, config.data, config.bytes);
     hd_file_unmap(&config);
-    for (int32_t i = 0; i < hd_checkpoint_count(e->checkpoint); i++)
-        d = add_tensor(d, hd_checkpoint_at(e->checkpoint, i));
-    e->identity = d;
+    e->identity = hd_checkpoint_digest(e->checkpoint, d);
     e->has_identity = true;
     return HD_OK;
 }

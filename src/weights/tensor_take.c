@@ -1,6 +1,7 @@
 #include "weights/tensor_take.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,22 +163,45 @@ typedef struct siblings {
     hd_tensor *scale_2, *global_scale, *input_scale, *input_global_scale;
 } siblings;
 
-static hd_status find_siblings(hd_taker *k, const char *name, siblings *s)
+static const struct {
+    const char *suffix;
+    size_t      field;
+} sibling_kinds[] = {
+    {"weight", offsetof(siblings, weight)},
+    {"weight_packed", offsetof(siblings, packed)},
+    {"scale", offsetof(siblings, scale)},
+    {"weight_scale", offsetof(siblings, scale)},
+    {"weight_scale_inv", offsetof(siblings, scale)},
+    {"weight_scale_2", offsetof(siblings, scale_2)},
+    {"weight_global_scale", offsetof(siblings, global_scale)},
+    {"input_scale", offsetof(siblings, input_scale)},
+    {"input_global_scale", offsetof(siblings, input_global_scale)},
+};
+
+static hd_status add_sibling(const hd_taker *k, const char *name, hd_tensor *t, siblings *s)
 {
-    static const char *const scales[] = {"scale", "weight_scale", "weight_scale_inv"};
-    *s = (siblings){.weight = find(k, name, "weight"),
-                    .packed = find(k, name, "weight_packed"),
-                    .scale_2 = find(k, name, "weight_scale_2"),
-                    .global_scale = find(k, name, "weight_global_scale"),
-                    .input_scale = find(k, name, "input_scale"),
-                    .input_global_scale = find(k, name, "input_global_scale")};
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
-        hd_tensor *const t = find(k, name, scales[i]);
-        if (t && s->scale)
-            HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s has both %s and %s", name, s->scale->st.name,
+    const char *const suffix = t->name + strlen(name) + 1;
+    for (size_t i = 0; i < sizeof sibling_kinds / sizeof sibling_kinds[0]; i++) {
+        if (strcmp(suffix, sibling_kinds[i].suffix) != 0) continue;
+        hd_tensor **const field = (hd_tensor **)(void *)((char *)s + sibling_kinds[i].field);
+        if (*field)
+            HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s has both %s and %s", name, (*field)->st.name,
                     t->st.name);
-        if (t) s->scale = t;
+        *field = t;
     }
+    return HD_OK;
+}
+
+/* They are neighbours by name, so one search finds them all. */
+static hd_status find_siblings(const hd_taker *k, const char *name, siblings *s)
+{
+    char prefix[HD_NAME_MAX];
+    *s = (siblings){.weight = NULL};
+    int const n = snprintf(prefix, sizeof prefix, "%s.", name);
+    if (n < 0 || (size_t)n >= sizeof prefix) return HD_OK;
+    hd_tensor *t;
+    for (int32_t at = -1; (t = hd_checkpoint_next(k->ck, prefix, &at));)
+        HD_TRY(add_sibling(k, name, t, s));
     return HD_OK;
 }
 

@@ -77,6 +77,62 @@ static void test_single_file(void **state)
     temp_folder_remove(&t);
 }
 
+/* Digest of a settled checkpoint of two tensors; the data is what the file holds. */
+static uint64_t settled_digest(const temp_folder *t)
+{
+    hd_checkpoint *const c = accept(t, NULL);
+    assert_int_equal(hd_checkpoint_settle(c, NULL), HD_OK);
+    uint64_t const digest = hd_checkpoint_digest(c, 1);
+    assert_int_not_equal(digest, hd_checkpoint_digest(c, 2));
+    assert_int_equal(hd_checkpoint_count(c), 0);
+    assert_null(hd_checkpoint_find(c, "norm.weight"));
+    assert_null(hd_checkpoint_next(c, "", &(int32_t){-1}));
+    assert_int_equal(hd_checkpoint_bytes(c), 8);
+    assert_string_equal(hd_checkpoint_file_name(c, 0), "model.safetensors");
+    hd_checkpoint_close(c);
+    return digest;
+}
+
+/* Settled, it has no tensors, and a digest of names and data. */
+static void test_settled(void **state)
+{
+    (void)state;
+    temp_folder t;
+    make_folder(&t);
+    temp_folder_write_st(&t, "model.safetensors",
+                         "{" FIRST("norm.weight") "," SECOND("embed.weight") "}", 8);
+    uint64_t const digest = settled_digest(&t);
+    assert_int_equal(digest, settled_digest(&t));
+    temp_folder_write_st(&t, "model.safetensors",
+                         "{" FIRST("norm.weight") "," SECOND("embed.weighs") "}", 8);
+    assert_int_not_equal(digest, settled_digest(&t));
+    st_image m = st_image_make("{" FIRST("norm.weight") "," SECOND("embed.weight") "}", 8);
+    m.data[m.bytes - 1] ^= 1;
+    temp_folder_write(&t, "model.safetensors", m.data, m.bytes);
+    assert_int_not_equal(digest, settled_digest(&t));
+    st_image_free(&m);
+    temp_folder_remove(&t);
+}
+
+/* Those with a prefix, by name. */
+static void test_next(void **state)
+{
+    (void)state;
+    temp_folder t;
+    int32_t     at = -1;
+    make_folder(&t);
+    temp_folder_write_st(&t, "1.safetensors", "{" FIRST("a.x") "," SECOND("a.b.y") "}", 8);
+    temp_folder_write_st(&t, "2.safetensors", "{" FIRST("a") "," SECOND("ab.x") "}", 8);
+    hd_checkpoint *const c = accept(&t, NULL);
+    assert_string_equal(hd_checkpoint_next(c, "a.", &at)->name, "a.b.y");
+    assert_string_equal(hd_checkpoint_next(c, "a.", &at)->name, "a.x");
+    assert_null(hd_checkpoint_next(c, "a.", &at));
+    assert_null(hd_checkpoint_next(c, "b", &(int32_t){-1}));
+    assert_null(hd_checkpoint_next(c, "a.c", &(int32_t){-1}));
+    hd_checkpoint_close(c);
+    temp_folder_remove(&t);
+}
+
 static void test_all_files(void **state)
 {
     (void)state;
@@ -283,11 +339,18 @@ static void test_shard_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_single_file),     cmocka_unit_test(test_all_files),
-        cmocka_unit_test(test_index),           cmocka_unit_test(test_missing_parts),
-        cmocka_unit_test(test_twins),           cmocka_unit_test(test_long_name),
-        cmocka_unit_test(test_memory_failures), cmocka_unit_test(test_index_text),
-        cmocka_unit_test(test_bad_index),       cmocka_unit_test(test_shard_paths),
+        cmocka_unit_test(test_single_file),
+        cmocka_unit_test(test_settled),
+        cmocka_unit_test(test_next),
+        cmocka_unit_test(test_all_files),
+        cmocka_unit_test(test_index),
+        cmocka_unit_test(test_missing_parts),
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_long_name),
+        cmocka_unit_test(test_memory_failures),
+        cmocka_unit_test(test_index_text),
+        cmocka_unit_test(test_bad_index),
+        cmocka_unit_test(test_shard_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
