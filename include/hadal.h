@@ -242,6 +242,7 @@ typedef struct hd_options {
     int32_t         chunk;      /* most tokens of one pass; 0: 128                        */
     int32_t         marks;      /* page edges that a session can go back to; 0: 4; -1: none */
     bool            has_mtp;    /* also bind the MTP block, where the model has one       */
+    bool            is_trusted; /* loaded before without this: block scales are not read  */
     uint32_t        isa;        /* mask of kernel families; 0: all this machine has       */
     hd_log_fn      *log;        /* NULL: silent                                           */
     hd_progress_fn *progress;   /* NULL: none                                             */

@@ -317,6 +317,15 @@ def spoil_element(t, name, at):
         t[name] = Tensor(t[name].dtype, data)
 
 
+def spoil_scale(t):
+    """A NaN in the block scales of one expert."""
+    name = "layers.2.ffn.experts.3.w1.weight_scale"
+    if name in t:
+        data = t[name].data.copy()
+        data[7, 3] = 0x7F
+        t[name] = Tensor(t[name].dtype, data)
+
+
 def spoil_norm(t):
     spoil_element(t, "layers.2.attn.kv_norm.weight", 500)
 
@@ -571,6 +580,7 @@ FAMILIES = {
         [],
         "shards",
     ),
+    "bad-block-scale": ([experts_nvfp4(MAIN_EXPERTS), spoil_scale], [], "shards"),
     "bad-router-id": ([spoil_router], [], "shards"),
     "bad-norm-nan": ([spoil_norm], [], "shards"),
     "bad-v41": ([], [set_keys(model_type="deepseek_v41")], "shards"),

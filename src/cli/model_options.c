@@ -13,6 +13,7 @@ void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS
         {.name = "--act", .choice = &m->act, .choices = acts},
         {.name = "--kv", .choice = &m->kv, .choices = kvs},
         {.name = "--isa", .isa = &m->isa},
+        {.name = "--trust", .flag = &m->is_trusted},
         {.name = "--quiet", .flag = &m->is_quiet},
         {.name = "--verbose", .flag = &m->is_verbose},
         {.name = NULL}};
@@ -54,6 +55,7 @@ hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen)
                         .max_tokens = m->context,
                         .chunk = m->chunk,
                         .has_mtp = m->has_mtp,
+                        .is_trusted = m->is_trusted,
                         .isa = m->isa,
                         .log = hd_screen_on_log,
                         .progress = hd_screen_on_progress,

@@ -14,7 +14,7 @@ typedef struct hd_model_options {
     int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
     uint32_t    isa; /* 0: all that this machine has */
-    bool        has_mtp;
+    bool        has_mtp, is_trusted;
     bool        is_verbose, is_quiet;
 } hd_model_options;
 
@@ -24,13 +24,14 @@ typedef struct hd_model_options {
     "                    is what the checkpoint was made for\n"                                 \
     "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
     "  --isa LIST        kernel families: ref, avx2, avx512, or all (the default)\n"            \
+    "  --trust           do not check the block scales of the weights, which reads them all\n"  \
     "  --quiet           nothing on standard error but errors\n"                                \
     "  --verbose         also what was loaded, memory and speed, on standard error\n"
 #define HD_HELP_SIZE_OPTIONS                                                                \
     "  --context N       most tokens of a sequence; default 4096, or the model's if less\n" \
     "  --chunk N         most tokens read in one pass; default 128\n"
 
-#define HD_N_MODEL_OPTIONS 6 /* with the end of the list */
+#define HD_N_MODEL_OPTIONS 7 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
 /* The sizes, for verbs where the user chooses them. */
 #define HD_N_SIZE_OPTIONS 3

@@ -349,7 +349,7 @@ static hd_status open_parts(hd_engine *e, hd_error *err)
     e->has_lock = true;
     HD_TRY(hd_checkpoint_open(&e->checkpoint, model, &e->log, err));
     HD_TRY(hd_tokenizer_open(&e->tokenizer, model, err));
-    HD_TRY(hd_weights_load(&e->weights, e->checkpoint, &e->log, err));
+    HD_TRY(hd_weights_load(&e->weights, e->checkpoint, e->options.is_trusted, &e->log, err));
     HD_TRY(hd_checkpoint_settle(e->checkpoint, err));
     HD_TRY(check_options(&e->options, e->weights->config, e->weights, err));
     if (hd_tokenizer_vocab(e->tokenizer) > e->weights->config->n_vocab)
@@ -441,7 +441,8 @@ static hd_status measure_all(hd_engine *e, const hd_options *opt, const int32_t 
                              int32_t n, hd_memory_use *out, hd_error *err)
 {
     HD_TRY(hd_checkpoint_open(&e->checkpoint, opt->model, &e->log, err));
-    HD_TRY(hd_weights_load(&e->weights, e->checkpoint, &e->log, err));
+    /* Nothing is computed with them, so their scales may be what they are. */
+    HD_TRY(hd_weights_load(&e->weights, e->checkpoint, true, &e->log, err));
     for (int32_t i = 0; i < n; i++) {
         out[i] = (hd_memory_use){0};
         e->options = *opt;

@@ -16,6 +16,8 @@ typedef struct hd_taker {
     hd_error      *err;
     hd_tensor     *bad_input; /* the first unusable input scale, NULL when all are good */
     int32_t        n_bad_inputs;
+    bool           is_trusted;                      /* block scales are not read */
+    int32_t        n_projections, most_projections; /* of experts: taken, and in all; progress */
     bool           has_warned; /* of a tensor scale above 1: said once, the others are alike */
 } hd_taker;
 
@@ -30,6 +32,8 @@ hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
                       const int32_t **out);
 /* A matrix of n rows and k columns in whatever format its siblings tell. */
 hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out);
+/* The same for one of a list, whose owner keeps the input scales: sets no input_scale_at. */
+hd_status hd_take_expert(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out);
 /* Fails when a matrix had an input scale that cannot be used.  They come in numbers, from
  * experts that calibration never reached, so each is logged and the load goes on until here. */
 hd_status hd_take_check_inputs(const hd_taker *k);

@@ -126,10 +126,10 @@ static hd_status take_experts(const block *b, const char *projection, int32_t n,
     *out = (hd_experts){
         .e = b->c->n_experts, .n = n, .k = k, .w = w, .scale = scale, .input_scale = input};
     for (int32_t i = 0; i < out->e; i++) {
-        char      leaf[64];
+        char      name[HD_NAME_MAX];
         hd_matrix m;
-        snprintf(leaf, sizeof leaf, "ffn.experts.%d.%s", i, projection);
-        HD_TRY(take_matrix(b, leaf, n, k, &m));
+        snprintf(name, sizeof name, "%sffn.experts.%d.%s", b->prefix, i, projection);
+        HD_TRY(hd_take_expert(b->taker, name, n, k, &m));
         w[i] = m.w;
         sf[i] = m.sf;
         scale[i] = m.scale;
@@ -139,6 +139,8 @@ static hd_status take_experts(const block *b, const char *projection, int32_t n,
     }
     if (sf[0]) out->sf = sf;
     if (out->format == HD_FMT_NVFP4) b->taker->weights->n_nvfp4_experts += out->e;
+    hd_log_progress(b->taker->log, "loading weights", ++b->taker->n_projections,
+                    b->taker->most_projections);
     return HD_OK;
 }
 
@@ -272,7 +274,6 @@ static hd_status take_layers(hd_taker *k, const hd_config *c, hd_weights *w)
         snprintf(prefix, sizeof prefix, "layers.%d.", l);
         block const b = {k, c, prefix, l < c->n_hash_layers};
         HD_TRY(take_block(&b, c->ratios[l], &w->layers[l]));
-        hd_log_progress(k->log, "loading layers", l + 1, c->n_layers);
     }
     return HD_OK;
 }
@@ -307,6 +308,7 @@ static hd_status load(hd_taker *k, hd_weights *w)
     w->has_mtp = hd_take_peek(k, "mtp.0.enorm", "weight") != NULL;
     w->has_dspark = !w->has_mtp && has_markov_head(k);
     if (w->has_mtp) HD_TRY(take_mtp(k, c, &w->mtp));
+    hd_log_progress(k->log, "loading weights", k->most_projections, k->most_projections);
     HD_TRY(hd_take_check_inputs(k));
     HD_TRY(check_leftovers(k));
     if (c->n_mtp > 0 && !w->has_mtp && !w->has_dspark)
@@ -315,12 +317,18 @@ static hd_status load(hd_taker *k, hd_weights *w)
     return HD_OK;
 }
 
-hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, const hd_log *log, hd_error *err)
+hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, bool is_trusted, const hd_log *log,
+                          hd_error *err)
 {
     hd_weights *const w = hd_memory_alloc(sizeof *w);
     if (!w) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the table of weights");
     w->config = hd_checkpoint_config(ck);
-    hd_taker        k = {.ck = ck, .weights = w, .log = log, .err = err};
+    hd_taker        k = {.ck = ck,
+                         .weights = w,
+                         .log = log,
+                         .err = err,
+                         .is_trusted = is_trusted,
+                         .most_projections = 3 * (w->config->n_layers + 1)};
     hd_status const s = load(&k, w);
     if (s != HD_OK) {
         hd_weights_close(w);

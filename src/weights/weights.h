@@ -81,10 +81,12 @@ typedef struct hd_weights {
 } hd_weights;
 
 /* Binds all tensors of `ck`, which must stay open while the weights live.
+ * is_trusted  block scales, an eighth of a four-bit checkpoint, are not read; all else is checked
  * log      may be NULL: progress, and what is left aside (once each)
  * owns     *out is the caller's, closed by hd_weights_close (NULL is fine)
  * returns  HD_ERR_FORMAT, HD_ERR_UNSUPPORTED, HD_ERR_MEMORY */
-hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, const hd_log *log, hd_error *err);
+hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, bool is_trusted, const hd_log *log,
+                          hd_error *err);
 void      hd_weights_close(hd_weights *w);
 
 /* Copies all weights to an accelerator and lets every pointer lead there: first with an arena

@@ -717,6 +717,22 @@ def test_model_that_is_cut_while_it_runs():
     assert err.decode() == f"hadal: {shard}: cut while in use, or its disk failed\n", err
 
 
+def test_trust():
+    folder = copy_model("nan")
+    shard, at = next((path, 8 + struct.unpack("<Q", open(path, "rb").read(8))[0] + begin)
+                     for path in sorted(folder.glob("*.safetensors"))
+                     for name, t in tensors(path).items() if name.endswith(".weight_scale")
+                     for begin in [t["data_offsets"][0]])
+    with open(shard, "r+b") as f:
+        f.seek(at)
+        f.write(b"\x7f")
+    refused("run", str(folder), "-p", FRANCE, says=r"block scale 0 is 0x7f \(NaN\)$")
+    status, out, _ = hadal("run", str(folder), "--memory", "--quiet")
+    assert status == 0 and "weights" in out
+    # It is read after all when it is used.
+    refused("run", str(folder), "-p", FRANCE, "--trust", says="logit 0 of 2048 is -?nan: no token can be drawn$")
+
+
 def test_model_that_is_replaced_while_it_runs():
     folder = copy_model("replaced")
     with subprocess.Popen([HADAL, "chat", str(folder), "--quiet"], stdin=subprocess.PIPE,

@@ -104,6 +104,32 @@ static void test_info(void **state)
     assert_int_equal(hd_tokenizer_vocab(hd_engine_tokenizer(shared)), N_VOCAB);
 }
 
+typedef struct steps {
+    int64_t done, total;
+    int32_t n;
+} steps;
+
+static void count_steps(void *user, const char *what, int64_t done, int64_t total)
+{
+    steps *const s = user;
+    if (strcmp(what, "loading weights") != 0) return;
+    assert_true(done >= s->done && done <= total && (!s->n || total == s->total));
+    *s = (steps){done, total, s->n + 1};
+}
+
+/* Loading shows that it goes on, once for each projection of the experts of a layer. */
+static void test_progress(void **state)
+{
+    steps            s = {0};
+    hd_engine       *e = NULL;
+    hd_options const o = {.model = DEMO, .max_tokens = 8, .progress = count_steps, .user = &s};
+    (void)state;
+    assert_int_equal(hd_engine_open(&e, &o, NULL), HD_OK);
+    assert_int_equal(s.done, s.total);
+    assert_int_equal(s.n, 3 * (6 + 1) + 1);
+    hd_engine_close(e);
+}
+
 static void test_session_limit(void **state)
 {
     hd_session *const a = open_session(shared), *const b = open_session(shared);
@@ -857,6 +883,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_session_limit),
         cmocka_unit_test(test_bad_ids),
         cmocka_unit_test(test_context_overflow),

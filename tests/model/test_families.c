@@ -338,6 +338,9 @@ static const bad_folder bad_folders[] = {
     {"bad-extra", HD_ERR_FORMAT,
      "tensor layers.2.attn.wq_c.weight in model-00002-of-00004.safetensors is unexpected: found "
      "F32 [], wanted none"},
+    {"bad-block-scale", HD_ERR_NUMERIC,
+     "tensor layers.2.ffn.experts.3.w1.weight_scale in model-00004-of-00004.safetensors: block "
+     "scale 59 is 0x7f (NaN)"},
     {"bad-router-id", HD_ERR_FORMAT,
      "tensor layers.0.ffn.gate.tid2eid in model-00001-of-00004.safetensors: element 6143 is 8, "
      "wanted 0 .. 7"},
@@ -364,6 +367,21 @@ static void test_bad(void **state)
         assert_non_null(strstr(err.message, b->message));
     else
         assert_string_equal(err.message, b->message);
+}
+
+/* Who trusts a checkpoint, or only asks what it takes, reads no block scales. */
+static void test_trusted(void **state)
+{
+    hd_engine       *e = NULL;
+    hd_memory_use    use;
+    hd_error         err = {0};
+    hd_options const o = {.model = FOLDER "/bad-block-scale", .max_tokens = 8, .is_trusted = true};
+    (void)state;
+    if (hd_engine_open(&e, &o, &err) != HD_OK) fail_msg("%s", err.message);
+    hd_engine_close(e);
+    hd_options const asks = {.model = FOLDER "/bad-block-scale"};
+    if (hd_engine_measure(&asks, &(int32_t){8}, 1, &use, &err) != HD_OK)
+        fail_msg("%s", err.message);
 }
 
 /* All dead experts are listed, not only the first. */
@@ -412,14 +430,14 @@ static int free_families(void **state)
     return 0;
 }
 
-#define N_OTHERS 5
+#define N_OTHERS 6
 
 int main(void)
 {
     struct CMUnitTest tests[N_FAMILIES + N_BAD + N_OTHERS] = {
-        cmocka_unit_test(test_default_act), cmocka_unit_test(test_dynamic_inputs),
+        cmocka_unit_test(test_default_act),   cmocka_unit_test(test_dynamic_inputs),
         cmocka_unit_test(test_nan_embedding), cmocka_unit_test(test_dead_experts_listed),
-        cmocka_unit_test(test_select_all)};
+        cmocka_unit_test(test_select_all),    cmocka_unit_test(test_trusted)};
     for (int32_t i = 0; i < N_FAMILIES; i++)
         tests[N_OTHERS + i] = (struct CMUnitTest){families[i].name, test_family, NULL, NULL,
                                                   (void *)(uintptr_t)&families[i]};

@@ -455,6 +455,7 @@ static const refusal scales[] = {
      32,
      HD_ERR_NUMERIC,
      "tensor m.scale" IN_FILE ": scale 1 is 0xff (NaN)"},
+#define N_BLOCK_SCALES 5
     /* tensor scales, multipliers and divisors; the reciprocal of the last is denormal */
     BAD_MULTIPLIER(&zero, "0"),
     BAD_MULTIPLIER(&minus, "-1"),
@@ -608,6 +609,52 @@ static void check_refusals(const refusal *all, size_t n)
             fail_msg("not refused as %s: %s", hd_status_name(all[i].code), all[i].message);
         assert_string_equal(f.err.message, all[i].message);
         assert_int_equal(f.err.code, all[i].code);
+        close_fixture(&f);
+    }
+}
+
+/* The check reads many bytes at a time: one bad scale at every place of a row of 67. */
+static void test_any_place(void **state)
+{
+    enum { N = 67 };
+    static uint8_t    block[N], codes[N * 16];
+    char              want[128];
+    const made_tensor made[] = {MATRIX("m.weight", HD_ST_U8, 1, 8 * N, codes),
+                                MATRIX("m.weight_scale", HD_ST_F8_E4M3, 1, N, block),
+                                SCALAR("m.weight_scale_2", &one),
+                                MATRIX("x.weight", HD_ST_U8, 1, 16 * N, codes),
+                                MATRIX("x.scale", HD_ST_F8_E8M0, 1, N, block)};
+    (void)state;
+    for (int at = 0; at < N; at++) {
+        fixture   f;
+        hd_matrix m;
+        memset(block, 0x7E, sizeof block);
+        block[at] = 0xFF;
+        open_fixture(&f, made, COUNT(made));
+        assert_int_equal(hd_take_matrix(&f.taker, "m", 1, 16 * N, &m), HD_ERR_NUMERIC);
+        snprintf(want, sizeof want,
+                 "tensor m.weight_scale" IN_FILE ": block scale %d is 0xff (NaN)", at);
+        assert_string_equal(f.err.message, want);
+        assert_int_equal(hd_take_matrix(&f.taker, "x", 1, 32 * N, &m), HD_ERR_NUMERIC);
+        snprintf(want, sizeof want, "tensor x.scale" IN_FILE ": scale %d is 0xff (NaN)", at);
+        assert_string_equal(f.err.message, want);
+        close_fixture(&f);
+    }
+}
+
+/* Trust takes block scales as they are; those of whole tensors are looked at all the same. */
+static void test_trust(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        const refusal *const r = &scales[i];
+        bool const           is_block = i < N_BLOCK_SCALES;
+        fixture              f;
+        hd_matrix            m;
+        open_fixture(&f, r->made, r->n_made);
+        f.taker.is_trusted = true;
+        hd_status const got = hd_take_matrix(&f.taker, "m", r->n, r->k, &m);
+        if (got != (is_block ? HD_OK : r->code)) fail_msg("%s: %s", r->message, f.err.message);
         close_fixture(&f);
     }
 }
@@ -826,6 +873,7 @@ int main(void)
         cmocka_unit_test(test_fp8_scales),    cmocka_unit_test(test_plain),
         cmocka_unit_test(test_scalar_types),  cmocka_unit_test(test_reciprocals),
         cmocka_unit_test(test_dead_experts),  cmocka_unit_test(test_bad_scales),
+        cmocka_unit_test(test_trust),         cmocka_unit_test(test_any_place),
         cmocka_unit_test(test_bad_shapes),    cmocka_unit_test(test_missing),
         cmocka_unit_test(test_claimed_twice), cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_bad_vectors),   cmocka_unit_test(test_tables),
