@@ -36,7 +36,7 @@ typedef struct scan {
     const char  *what;
     hd_error    *err;
     expect       want;
-    int          depth;
+    int          depth, deepest;
     char         open[HD_JSON_MAX_DEPTH];  /* '[' or '{' of each open level             */
     json_object *names[HD_JSON_MAX_DEPTH]; /* owned; names seen so far, for HD_JSON_UNIQUE */
     hd_buffer    copy;                     /* text [0, copied), with replacements           */
@@ -61,7 +61,7 @@ static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
 static void skip_space(scan *s)
 {
-    while (s->at < s->bytes && strchr(" \t\n\r", s->text[s->at]) && s->text[s->at]) s->at++;
+    for (int c; (c = peek(s)) == ' ' || c == '\t' || c == '\n' || c == '\r';) s->at++;
 }
 
 /* ---- strings ---- */
@@ -140,6 +140,10 @@ static hd_status scan_string(scan *s, bool *has_escape, bool *has_nul)
             HD_TRY(scan_escape(s, has_nul));
             continue;
         }
+        if (c < 0x80) {
+            s->at++;
+            continue;
+        }
         int const n = hd_utf8_scan_measure(s->text + s->at, s->bytes - s->at);
         if (n <= 0) return fail(s, s->at, "not UTF-8");
         s->at += (size_t)n;
@@ -148,12 +152,21 @@ static hd_status scan_string(scan *s, bool *has_escape, bool *has_nul)
     return HD_OK;
 }
 
-/* Two spellings of one name are the same name, so it is decoded. */
-static hd_status note_name(scan *s, size_t start)
+/* Two spellings of one name are the same name, so one with escapes is decoded. */
+static hd_status decode_name(const scan *s, size_t start, bool has_escape, json_object **name)
+{
+    const char *const quoted = s->text + start;
+    size_t const      bytes = s->at - start;
+    if (has_escape) return hd_json_parse(name, quoted, bytes, HD_JSON_STRICT, s->what, s->err);
+    *name = json_object_new_string_len(quoted + 1, (int)bytes - 2);
+    return *name ? HD_OK : fail_memory(s, "reading");
+}
+
+static hd_status note_name(scan *s, size_t start, bool has_escape)
 {
     json_object **const names = &s->names[s->depth - 1];
     json_object        *name = NULL;
-    HD_TRY(hd_json_parse(&name, s->text + start, s->at - start, HD_JSON_STRICT, s->what, s->err));
+    HD_TRY(decode_name(s, start, has_escape, &name));
     if (!*names) *names = json_object_new_object();
     const char *const key = hd_json_text(name, NULL);
     hd_status         status = HD_OK;
@@ -175,7 +188,7 @@ static hd_status scan_name(scan *s)
     bool         has_escape, has_nul;
     HD_TRY(scan_string(s, &has_escape, &has_nul));
     if (has_nul && !s->is_check) return fail(s, start, "a name holds U+0000");
-    if (s->flags & HD_JSON_UNIQUE) HD_TRY(note_name(s, start));
+    if (s->flags & HD_JSON_UNIQUE) HD_TRY(note_name(s, start, has_escape));
     s->want = EXPECT_COLON;
     return HD_OK;
 }
@@ -253,6 +266,7 @@ static hd_status scan_open(scan *s, int c)
                             "%s: byte %zu: nested deeper than %d levels", s->what, s->at,
                             HD_JSON_MAX_DEPTH);
     s->open[s->depth++] = (char)c;
+    if (s->depth > s->deepest) s->deepest = s->depth;
     s->at++;
     s->want = c == '{' ? EXPECT_NAME_OR_END : EXPECT_VALUE_OR_END;
     return HD_OK;
@@ -345,7 +359,7 @@ static json_object *build_tree(json_tokener *tok, const char *text, size_t bytes
 
 static hd_status build(json_object **out, const scan *s)
 {
-    json_tokener *const tok = json_tokener_new_ex(HD_JSON_MAX_DEPTH + 2);
+    json_tokener *const tok = json_tokener_new_ex(s->deepest + 2);
     if (!tok) return fail_memory(s, "reading");
     json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
     const bool         is_marked = s->copied > 0;
