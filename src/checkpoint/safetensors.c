@@ -1,5 +1,5 @@
 #include "checkpoint/safetensors.h"
-#include "base/json.h"
+#include "base/json_scan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,96 +12,6 @@
 #define MAX_ENTRY_BYTES  ((size_t)64 << 10) /* text of one tensor in the header */
 #define MAX_META_BYTES   ((size_t)16 << 20) /* text of __metadata__             */
 #define MIN_TENSOR_BYTES ((size_t)40)       /* no entry of a tensor is shorter  */
-
-/* ---- dtypes ---- */
-
-static const struct {
-    const char *name;
-    int32_t     bits;
-} dtypes[HD_ST_N_DTYPES] = {
-    [HD_ST_BOOL] = {"BOOL", 8},
-    [HD_ST_F4] = {"F4", 4},
-    [HD_ST_F6_E2M3] = {"F6_E2M3", 6},
-    [HD_ST_F6_E3M2] = {"F6_E3M2", 6},
-    [HD_ST_U8] = {"U8", 8},
-    [HD_ST_I8] = {"I8", 8},
-    [HD_ST_F8_E5M2] = {"F8_E5M2", 8},
-    [HD_ST_F8_E4M3] = {"F8_E4M3", 8},
-    [HD_ST_F8_E8M0] = {"F8_E8M0", 8},
-    [HD_ST_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
-    [HD_ST_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
-    [HD_ST_I16] = {"I16", 16},
-    [HD_ST_U16] = {"U16", 16},
-    [HD_ST_F16] = {"F16", 16},
-    [HD_ST_BF16] = {"BF16", 16},
-    [HD_ST_I32] = {"I32", 32},
-    [HD_ST_U32] = {"U32", 32},
-    [HD_ST_F32] = {"F32", 32},
-    [HD_ST_C64] = {"C64", 64},
-    [HD_ST_F64] = {"F64", 64},
-    [HD_ST_I64] = {"I64", 64},
-    [HD_ST_U64] = {"U64", 64},
-};
-
-const char *hd_st_dtype_name(hd_st_dtype d)
-{
-    return (unsigned)d < HD_ST_N_DTYPES ? dtypes[d].name : "unknown";
-}
-
-int32_t hd_st_dtype_bits(hd_st_dtype d)
-{
-    return (unsigned)d < HD_ST_N_DTYPES ? dtypes[d].bits : 0;
-}
-
-bool hd_st_dtype_from_name(hd_st_dtype *out, const char *name)
-{
-    for (int d = 0; d < HD_ST_N_DTYPES; d++) {
-        if (strcmp(dtypes[d].name, name) != 0) continue;
-        *out = (hd_st_dtype)d;
-        return true;
-    }
-    return false;
-}
-
-/* Packed rows must end on a byte: whoever reads row i starts at a byte. */
-static bool rows_end_on_bytes(hd_st_dtype dtype, int32_t rank, const int64_t *shape)
-{
-    int64_t const row = rank > 0 ? shape[rank - 1] : 1;
-    return row % 8 * hd_st_dtype_bits(dtype) % 8 == 0;
-}
-
-bool hd_st_tensor_bytes(hd_st_dtype dtype, int32_t rank, const int64_t *shape, size_t *bytes)
-{
-    /* A zero dimension does not excuse others that overflow: some take products of a few. */
-    size_t bits = (size_t)hd_st_dtype_bits(dtype);
-    bool   is_empty = false;
-    for (int32_t i = 0; i < rank; i++) {
-        if (shape[i] < 0) return false;
-        if (shape[i] == 0)
-            is_empty = true;
-        else if (!hd_size_mul(bits, (size_t)shape[i], &bits))
-            return false;
-    }
-    if (bits == 0 || bits > INT64_MAX || !rows_end_on_bytes(dtype, rank, shape)) return false;
-    *bytes = is_empty ? 0 : bits / 8;
-    return true;
-}
-
-int64_t hd_st_tensor_count(const hd_st_tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t i = 0; i < t->rank; i++) n *= t->shape[i];
-    return n;
-}
-
-char *hd_st_tensor_print(const hd_st_tensor *t, char *out, size_t cap)
-{
-    int n = snprintf(out, cap, "%s [", hd_st_dtype_name(t->dtype));
-    for (int32_t i = 0; i < t->rank && n >= 0 && (size_t)n < cap; i++)
-        n += snprintf(out + n, cap - (size_t)n, "%s%" PRId64, i ? ", " : "", t->shape[i]);
-    if (n >= 0 && (size_t)n < cap) snprintf(out + n, cap - (size_t)n, "]");
-    return out;
-}
 
 /* ---- the header's outermost object ---- */
 
@@ -193,8 +103,8 @@ typedef struct parse_state {
 #define FAIL_AT(s, at, code, ...) \
     return hd_error_set((s)->err, (code), (int64_t)(LENGTH_BYTES + (at)), __VA_ARGS__)
 
-/* Parses an entry to an object with one member.  owns  *out is the caller's */
-static hd_status parse_entry(parse_state *s, const header_entry *e, json_object **out)
+/* Copies an entry to s->entry, as an object of one member. */
+static hd_status copy_entry(parse_state *s, const header_entry *e)
 {
     size_t const most = entry_is_meta(&s->header, e) ? MAX_META_BYTES : MAX_ENTRY_BYTES;
     if (e->bytes > most)
@@ -206,6 +116,12 @@ static hd_status parse_entry(parse_state *s, const header_entry *e, json_object 
     hd_buffer_add(&s->entry, s->header.text + e->at, e->bytes);
     hd_buffer_text(&s->entry, "}");
     if (s->entry.failed) HD_FAIL(s->err, HD_ERR_MEMORY, "%s: no memory for the header", s->what);
+    return HD_OK;
+}
+
+/* The entry in hand as a tree.  owns  *out is the caller's */
+static hd_status parse_entry(parse_state *s, const header_entry *e, json_object **out)
+{
     char what[256]; /* offsets in the parser's messages count from the entry */
     snprintf(what, sizeof what, "%.200s: header entry at byte %zu", s->what, LENGTH_BYTES + e->at);
     hd_status const status =
@@ -215,61 +131,131 @@ static hd_status parse_entry(parse_state *s, const header_entry *e, json_object 
     return status;
 }
 
-/* A count that fits int64_t. */
-static bool read_count(const json_object *v, int64_t *out)
+/* ---- a tensor's entry ----
+ * A header has one for each of up to millions of tensors, so no tree is built: the scanner checks
+ * the text and tells where the values stand. */
+
+/* What an entry says, where it stands in s->entry; of members that are there twice the last. */
+typedef struct tensor_text {
+    hd_json_span value, dtype, shape, data_offsets; /* bytes = 0: missing */
+    bool         is_object;
+} tensor_text;
+
+static bool piece_is(const parse_state *s, const hd_json_piece *p, const char *name)
 {
-    if (!json_object_is_type(v, json_type_int) || json_object_get_int64(v) < 0 ||
-        json_object_get_uint64(v) > INT64_MAX)
-        return false;
-    *out = json_object_get_int64(v);
-    return true;
+    size_t const n = strlen(name);
+    return p->span.bytes == n + 2 && memcmp(s->entry.data + p->span.at + 1, name, n) == 0;
 }
 
-/* Text of a value for messages; borrowed from it. */
-static const char *show(json_object *v)
+static hd_status scan_members(parse_state *s, hd_json_scan *j, tensor_text *out)
 {
-    return v ? json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN) : "nothing";
+    for (;;) {
+        hd_json_piece name, first;
+        hd_json_span  value;
+        HD_TRY(hd_json_scan_next(j, &name));
+        if (name.kind == HD_JSON_CLOSE) return HD_OK;
+        HD_TRY(hd_json_scan_next(j, &first));
+        HD_TRY(hd_json_scan_rest(j, &first, &value));
+        if (piece_is(s, &name, "dtype")) out->dtype = value;
+        if (piece_is(s, &name, "shape")) out->shape = value;
+        if (piece_is(s, &name, "data_offsets")) out->data_offsets = value;
+    }
 }
 
-static hd_status read_dtype(parse_state *s, json_object *info, size_t at, hd_st_tensor *t)
+static hd_status scan_tensor(parse_state *s, hd_json_scan *j, hd_json_piece *name, tensor_text *out)
 {
-    json_object *const v = json_object_object_get(info, "dtype");
-    if (!json_object_is_type(v, json_type_string))
-        FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: dtype is %.60s, not a string", s->what,
-                t->name, show(v));
-    if (!hd_st_dtype_from_name(&t->dtype, json_object_get_string(v)))
-        FAIL_AT(s, at, HD_ERR_UNSUPPORTED, "%s: tensor %.200s: unknown dtype %.60s", s->what,
-                t->name, json_object_get_string(v));
+    hd_json_piece p;
+    HD_TRY(hd_json_scan_next(j, &p));
+    HD_TRY(hd_json_scan_next(j, name));
+    HD_TRY(hd_json_scan_next(j, &p));
+    out->is_object = p.kind == HD_JSON_OBJECT;
+    if (out->is_object)
+        HD_TRY(scan_members(s, j, out));
+    else
+        HD_TRY(hd_json_scan_rest(j, &p, &out->value));
+    while (p.kind != HD_JSON_END) HD_TRY(hd_json_scan_next(j, &p));
     return HD_OK;
 }
 
-static hd_status read_shape(parse_state *s, json_object *info, size_t at, hd_st_tensor *t)
+/* Text of a value for messages, which cut it off; "nothing" for a missing one. */
+static const char *show(const parse_state *s, hd_json_span v)
 {
-    json_object *const v = json_object_object_get(info, "shape");
-    if (!json_object_is_type(v, json_type_array))
+    if (!v.bytes) return "nothing";
+    s->entry.data[v.at + v.bytes] = '\0'; /* the entry is not read again */
+    return s->entry.data + v.at;
+}
+
+/* The next of the counts in a list, each at most INT64_MAX; *at starts behind the bracket.
+ * Returns false for any other value. */
+static bool next_count(const char *text, size_t *at, int64_t *out)
+{
+    while (strchr(" \t\r\n,", text[*at]) && text[*at]) ++*at;
+    if (text[*at] < '0' || text[*at] > '9') return false;
+    uint64_t n = 0;
+    for (; text[*at] >= '0' && text[*at] <= '9'; ++*at) {
+        uint64_t const digit = (uint64_t)(text[*at] - '0');
+        if (n > (INT64_MAX - digit) / 10) return false;
+        n = n * 10 + digit;
+    }
+    *out = (int64_t)n;
+    return text[*at] && strchr(" \t\r\n,]", text[*at]);
+}
+
+/* How many values a list holds that has no list or object among them. */
+static size_t list_length(const char *text, hd_json_span v)
+{
+    size_t n = 0, at = v.at + 1;
+    while (strchr(" \t\r\n", text[at]) && text[at]) at++;
+    if (text[at] == ']') return 0;
+    for (; at < v.at + v.bytes; at++) n += text[at] == ',';
+    return n + 1;
+}
+
+static bool is_list(const parse_state *s, hd_json_span v)
+{
+    return v.bytes && s->entry.data[v.at] == '[';
+}
+
+static hd_status read_dtype(parse_state *s, hd_json_span v, size_t at, hd_st_tensor *t)
+{
+    char name[64];
+    if (!v.bytes || s->entry.data[v.at] != '"')
+        FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: dtype is %.60s, not a string", s->what,
+                t->name, show(s, v));
+    snprintf(name, sizeof name, "%.*s", v.bytes > 62 ? 62 : (int)v.bytes - 2,
+             s->entry.data + v.at + 1);
+    if (!hd_st_dtype_from_name(&t->dtype, name))
+        FAIL_AT(s, at, HD_ERR_UNSUPPORTED, "%s: tensor %.200s: unknown dtype %.60s", s->what,
+                t->name, name);
+    return HD_OK;
+}
+
+static hd_status read_shape(parse_state *s, hd_json_span v, size_t at, hd_st_tensor *t)
+{
+    if (!is_list(s, v))
         FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: shape is %.60s, not an array", s->what,
-                t->name, show(v));
-    size_t const rank = json_object_array_length(v);
+                t->name, show(s, v));
+    size_t const rank = list_length(s->entry.data, v);
     if (rank > HD_ST_MAX_RANK)
         FAIL_AT(s, at, HD_ERR_UNSUPPORTED, "%s: tensor %.200s: %zu dimensions, at most %d are read",
                 s->what, t->name, rank, HD_ST_MAX_RANK);
     t->rank = (int32_t)rank;
+    size_t place = v.at + 1;
     for (size_t i = 0; i < rank; i++)
-        if (!read_count(json_object_array_get_idx(v, i), &t->shape[i]))
+        if (!next_count(s->entry.data, &place, &t->shape[i]))
             FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: shape %.100s, want counts", s->what,
-                    t->name, show(v));
+                    t->name, show(s, v));
     return HD_OK;
 }
 
-static hd_status read_range(parse_state *s, json_object *info, size_t at, hd_st_tensor *t)
+static hd_status read_range(parse_state *s, hd_json_span v, size_t at, hd_st_tensor *t)
 {
-    json_object *const v = json_object_object_get(info, "data_offsets");
-    int64_t            begin, end;
-    if (!json_object_is_type(v, json_type_array) || json_object_array_length(v) != 2 ||
-        !read_count(json_object_array_get_idx(v, 0), &begin) ||
-        !read_count(json_object_array_get_idx(v, 1), &end))
+    int64_t begin, end;
+    size_t  place = v.at + 1;
+    if (!is_list(s, v) || list_length(s->entry.data, v) != 2 ||
+        !next_count(s->entry.data, &place, &begin) || !next_count(s->entry.data, &place, &end))
         FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: data_offsets %.100s, want two offsets",
-                s->what, t->name, show(v));
+                s->what, t->name, show(s, v));
     if (begin > end || (uint64_t)end > s->data_bytes)
         FAIL_AT(s, at, HD_ERR_FORMAT,
                 "%s: tensor %.200s: data_offsets [%" PRId64 ", %" PRId64
@@ -284,7 +270,7 @@ static hd_status check_size(parse_state *s, size_t at, const hd_st_tensor *t)
 {
     char   shape[160];
     size_t want;
-    if (!rows_end_on_bytes(t->dtype, t->rank, t->shape))
+    if (!hd_st_rows_end_on_bytes(t->dtype, t->rank, t->shape))
         FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s: rows of %s do not end on a byte", s->what,
                 t->name, hd_st_tensor_print(t, shape, sizeof shape));
     if (!hd_st_tensor_bytes(t->dtype, t->rank, t->shape, &want))
@@ -297,20 +283,41 @@ static hd_status check_size(parse_state *s, size_t at, const hd_st_tensor *t)
     return HD_OK;
 }
 
-static hd_status read_tensor(parse_state *s, size_t at, const char *name, json_object *info)
+/* A name is what stands between the quotes, unless escapes stand for something else. */
+static hd_status copy_name(parse_state *s, const header_entry *e, const hd_json_piece *name,
+                           const char **out)
 {
-    hd_st_tensor *const t = s->file->tensors + s->file->n_tensors;
-    if (!(t->name = hd_pool_copy(&s->file->pool, name, strlen(name))))
-        HD_FAIL(s->err, HD_ERR_MEMORY, "%s: no memory for tensor names", s->what);
-    if (!json_object_is_type(info, json_type_object))
-        FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s is %.60s, not an object", s->what, name,
-                show(info));
-    HD_TRY(read_dtype(s, info, at, t));
-    HD_TRY(read_shape(s, info, at, t));
-    HD_TRY(read_range(s, info, at, t));
+    json_object *tree = NULL;
+    if (name->has_escape) {
+        HD_TRY(parse_entry(s, e, &tree));
+        struct json_object_iterator const it = json_object_iter_begin(tree);
+        const char *const                 text = json_object_iter_peek_name(&it);
+        *out = hd_pool_copy(&s->file->pool, text, strlen(text));
+        json_object_put(tree);
+    } else
+        *out =
+            hd_pool_copy(&s->file->pool, s->entry.data + name->span.at + 1, name->span.bytes - 2);
+    if (!*out) HD_FAIL(s->err, HD_ERR_MEMORY, "%s: no memory for tensor names", s->what);
+    return HD_OK;
+}
+
+static hd_status read_tensor(parse_state *s, size_t at, const tensor_text *x, hd_st_tensor *t)
+{
+    if (!x->is_object)
+        FAIL_AT(s, at, HD_ERR_FORMAT, "%s: tensor %.200s is %.60s, not an object", s->what, t->name,
+                show(s, x->value));
+    HD_TRY(read_dtype(s, x->dtype, at, t));
+    HD_TRY(read_shape(s, x->shape, at, t));
+    HD_TRY(read_range(s, x->data_offsets, at, t));
     HD_TRY(check_size(s, at, t));
     s->file->n_tensors++;
     return HD_OK;
+}
+
+/* Borrowed from the value. */
+static const char *show_tree(json_object *v)
+{
+    return v ? json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN) : "nothing";
 }
 
 static hd_status read_meta(parse_state *s, size_t at, json_object *strings)
@@ -318,7 +325,7 @@ static hd_status read_meta(parse_state *s, size_t at, json_object *strings)
     hd_st_file *const f = s->file;
     if (!json_object_is_type(strings, json_type_object))
         FAIL_AT(s, at, HD_ERR_FORMAT, "%s: __metadata__ is %.60s, not an object", s->what,
-                show(strings));
+                show_tree(strings));
     if (f->meta) FAIL_AT(s, at, HD_ERR_FORMAT, "%s: __metadata__ is there twice", s->what);
     size_t const n = (size_t)json_object_object_length(strings);
     if (!(f->meta = hd_pool_alloc(&f->pool, n * sizeof *f->meta)))
@@ -327,7 +334,7 @@ static hd_status read_meta(parse_state *s, size_t at, json_object *strings)
     {
         if (!json_object_is_type(value, json_type_string))
             FAIL_AT(s, at, HD_ERR_FORMAT, "%s: __metadata__ %.80s is %.60s, not a string", s->what,
-                    key, show(value));
+                    key, show_tree(value));
         hd_st_meta *const m = f->meta + f->n_meta++;
         m->key = hd_pool_copy(&f->pool, key, strlen(key));
         m->value = hd_pool_copy(&f->pool, json_object_get_string(value),
@@ -338,17 +345,50 @@ static hd_status read_meta(parse_state *s, size_t at, json_object *strings)
     return HD_OK;
 }
 
-static hd_status read_entry(parse_state *s, const header_entry *e)
+/* Writers escape little: where one does, the entry is spelled anew with no more than it needs. */
+static hd_status respell_entry(parse_state *s, const header_entry *e)
+{
+    json_object *tree;
+    HD_TRY(parse_entry(s, e, &tree));
+    const char *const text = json_object_to_json_string_ext(
+        tree, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    hd_buffer_clear(&s->entry);
+    if (text) hd_buffer_text(&s->entry, text);
+    json_object_put(tree);
+    if (!text || s->entry.failed)
+        HD_FAIL(s->err, HD_ERR_MEMORY, "%s: no memory for the header", s->what);
+    return HD_OK;
+}
+
+static hd_status read_meta_entry(parse_state *s, const header_entry *e)
 {
     json_object *object;
     HD_TRY(parse_entry(s, e, &object));
-    struct json_object_iterator const it = json_object_iter_begin(object);
-    const char *const                 name = json_object_iter_peek_name(&it);
-    json_object *const                value = json_object_iter_peek_value(&it);
-    hd_status const                   status =
-        strcmp(name, META) == 0 ? read_meta(s, e->at, value) : read_tensor(s, e->at, name, value);
+    hd_status const status = read_meta(s, e->at, json_object_object_get(object, META));
     json_object_put(object);
     return status;
+}
+
+static hd_status read_entry(parse_state *s, const header_entry *e)
+{
+    hd_st_tensor *const t = s->file->tensors + s->file->n_tensors;
+    tensor_text         x = {.is_object = false};
+    hd_json_piece       name;
+    HD_TRY(copy_entry(s, e));
+    if (entry_is_meta(&s->header, e)) return read_meta_entry(s, e);
+    if (memchr(s->entry.data, '\\', s->entry.used)) HD_TRY(respell_entry(s, e));
+    hd_json_scan    j = {.text = s->entry.data, .bytes = s->entry.used, .what = s->what};
+    hd_status const scanned = scan_tensor(s, &j, &name, &x);
+    hd_json_scan_close(&j);
+    if (scanned != HD_OK) { /* the same check again, with a message that says where */
+        json_object *none = NULL;
+        HD_TRY(parse_entry(s, e, &none));
+        json_object_put(none);
+        return scanned;
+    }
+    HD_TRY(copy_name(s, e, &name, &t->name));
+    if (strcmp(t->name, META) == 0) return read_meta_entry(s, e);
+    return read_tensor(s, e->at, &x, t);
 }
 
 /* ---- the whole file ---- */

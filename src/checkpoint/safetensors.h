@@ -52,6 +52,8 @@ typedef struct hd_st_tensor {
     size_t         bytes; /* may be 0 */
 } hd_st_tensor;
 
+/* Packed rows must end on a byte: whoever reads row i starts at a byte. */
+bool hd_st_rows_end_on_bytes(hd_st_dtype dtype, int32_t rank, const int64_t *shape);
 /* Bytes of a tensor of this dtype and shape; false when it does not fit size_t, a dimension is
  * negative, or the rows of a packed dtype do not end on a byte. */
 bool hd_st_tensor_bytes(hd_st_dtype dtype, int32_t rank, const int64_t *shape, size_t *bytes);

@@ -267,16 +267,18 @@ static void test_memory_failures(void **state)
 static void test_index_text(void **state)
 {
     (void)state;
-    static const char text[] = "{\"weight_map\":{\"a\":\"y.safetensors\",\"b\":\"x.safetensors\","
-                               "\"c\":\"y.safetensors\"}}";
-    hd_pool           pool = {0};
-    hd_shard_index    x;
+    static const char text[] =
+        "{\"metadata\":{\"weight_map\":[{}, \"]\"]},\"weight_map\": {\"a\":\"y.safetensors\",\"b\" "
+        ":\"\\u0078.safetensors\",\"\\u0063\":\"y.safetensors\"} }";
+    hd_pool        pool = {0};
+    hd_shard_index x;
     assert_int_equal(hd_shard_index_parse(&x, text, sizeof text - 1, INDEX, &pool, NULL), HD_OK);
     assert_int_equal(x.n_shards, 2);
     assert_string_equal(x.shards[0], "x.safetensors");
     assert_int_equal(x.n_entries, 3);
     for (int32_t i = 0; i < 3; i++)
         assert_int_equal(x.entries[i].shard, x.entries[i].name[0] == 'b' ? 0 : 1);
+    assert_string_equal(x.entries[2].name, "c");
     hd_pool_free(&pool);
 }
 
@@ -293,7 +295,12 @@ static void test_bad_index(void **state)
         "{\"weight_map\":{\"t\":3}}",
         "{\"weight_map\":{\"t\":null}}",
         "{\"weight_map\":{\"t\":[\"a.safetensors\"]}}",
-        "{\"weight_map\":{\"t\":\"a.safetensors\",\"t\":\"b.safetensors\"}}"};
+        "{\"weight_map\":{\"t\":\"a.safetensors\",\"t\":\"b.safetensors\"}}",
+        "{\"weight_map\":{\"t\":\"a.safetensors\",\"\\u0074\":\"a.safetensors\"}}",
+        "{\"weight_map\":{\"t\":\"a.safetensors\"},\"weight_map\":{\"u\":\"a.safetensors\"}}",
+        "{\"weight_map\":{\"t\":\"a.safetensors\"}",
+        "{\"weight_map\":{\"t\":\"a.safetensors\"}}x",
+        "{\"weight_map\":{\"t\":\"a.safetensors\",}}"};
     for (size_t i = 0; i < N_OF(texts); i++) {
         hd_pool        pool = {0};
         hd_shard_index x = {.n_shards = 7};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/json_write.h"
 #include "base/utf8_scan.h"
 
@@ -247,6 +248,35 @@ static void measures_all_of_unicode(void **state)
     assert_int_equal(hd_utf8_scan_measure("\xF0\x9F\x98X", 4), -3);
 }
 
+/* The text in its pieces: kinds, places, and values passed over whole. */
+static void reads_pieces(void **state)
+{
+    (void)state;
+    static const char text[] = " {\"a\" : [1, {\"b\":[]}, \"]\"], \"\\n\":-2e3,\"c\":null} ";
+    static const struct {
+        hd_json_kind kind;
+        const char  *text;
+    } want[] = {{HD_JSON_OBJECT, "{"},     {HD_JSON_NAME, "\"a\""},  {HD_JSON_LIST, "["},
+                {HD_JSON_NAME, "\"\\n\""}, {HD_JSON_NUMBER, "-2e3"}, {HD_JSON_NAME, "\"c\""},
+                {HD_JSON_WORD, "null"},    {HD_JSON_CLOSE, "}"},     {HD_JSON_END, ""},
+                {HD_JSON_END, ""}};
+    hd_json_scan s = {.text = text, .bytes = sizeof text - 1, .what = "t"};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        hd_json_piece p;
+        hd_json_span  value;
+        assert_int_equal(hd_json_scan_next(&s, &p), HD_OK);
+        assert_int_equal(p.kind, want[i].kind);
+        assert_int_equal(p.span.bytes, strlen(want[i].text));
+        assert_memory_equal(text + p.span.at, want[i].text, p.span.bytes);
+        if (p.kind == HD_JSON_NAME) assert_int_equal(p.has_escape, i == 3);
+        if (p.kind != HD_JSON_LIST) continue;
+        assert_int_equal(hd_json_scan_rest(&s, &p, &value), HD_OK);
+        assert_memory_equal(text + value.at, "[1, {\"b\":[]}, \"]\"]", value.bytes);
+        assert_int_equal(value.bytes, 18);
+    }
+    hd_json_scan_close(&s);
+}
+
 /* With allocation number n failing, for all n, the call fails cleanly or succeeds. */
 static void survives_short_memory(void **state)
 {
@@ -278,6 +308,7 @@ int main(void)
         cmocka_unit_test(reads_ten_megabytes),
         cmocka_unit_test(writes_strings),
         cmocka_unit_test(measures_all_of_unicode),
+        cmocka_unit_test(reads_pieces),
         cmocka_unit_test(survives_short_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,7 +108,7 @@ static void test_metadata_and_escapes(void **state)
     (void)state;
     st_image   m;
     hd_st_file f = accept("{\"__metadata__\":{\"format\":\"pt\",\"note\":\"a\\\"},{\\u00e9\"},"
-                          "\"l\\u0061yer \\\"{\":{\"dtype\":\"U8\",\"shape\":[1],"
+                          "\"l\\u0061yer \\\"{\":{\"dt\\u0079pe\":\"\\u00558\",\"shape\":[1],"
                           "\"data_offsets\":[0,1]}}",
                           1, &m);
     assert_int_equal(f.n_meta, 2);
@@ -226,7 +226,7 @@ static void test_bad_entries(void **state)
         const char *text;
     } cases[] = {
         {"5", HD_ERR_FORMAT, "tensor t is 5, not an object"},
-        {"null", HD_ERR_FORMAT, "tensor t is nothing"},
+        {"null", HD_ERR_FORMAT, "tensor t is null"},
         {"{\"shape\":[8],\"data_offsets\":[0,8]}", HD_ERR_FORMAT, "tensor t: dtype is nothing"},
         {"{\"dtype\":3,\"shape\":[8],\"data_offsets\":[0,8]}", HD_ERR_FORMAT, "dtype is 3"},
         {"{\"dtype\":\"Q4\",\"shape\":[8],\"data_offsets\":[0,8]}", HD_ERR_UNSUPPORTED,
