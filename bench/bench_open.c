@@ -2,17 +2,21 @@
  *
  *     bench_open [--rounds N] FOLDER     seconds to read all headers of a checkpoint, the median
  *                                        of N rounds, default 5
+ *     bench_open --engine [--trust] FOLDER
+ *                                        seconds to open an engine, the whole of it, and what is
+ *                                        in memory then: its own, and of the files
  *     bench_open --resident FOLDER       bytes that stay in memory, part by part, with every byte
  *                                        of every weight read; the program without a model is
  *                                        taken off
  *
- * scripts/make_pro_headers.py makes a folder of the largest model's size. */
+ * scripts/make_pro_headers.py makes folders of the largest model's size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "weights/weights.h"
 
 #define MAX_ROUNDS 99
@@ -92,7 +96,7 @@ static hd_status load(const char *folder, hd_tokenizer **t, hd_checkpoint **c, h
     int64_t       last = before;
     HD_TRY(hd_checkpoint_open(c, folder, &silent, err));
     print_growth("headers", &last);
-    HD_TRY(hd_weights_load(w, *c, &silent, err));
+    HD_TRY(hd_weights_load(w, *c, false, &silent, err));
     print_growth("weights, bound", &last);
     uint32_t const sum = touch(*c);
     print_growth("weights, read", &last);
@@ -116,19 +120,63 @@ static hd_status bench_resident(const char *folder, hd_error *err)
     return s;
 }
 
+/* Bytes of the folder's shards, headers included. */
+static int64_t file_bytes(const char *folder, hd_error *err)
+{
+    hd_buffer names = {0};
+    int32_t   n = 0;
+    int64_t   sum = 0;
+    if (hd_file_list(&names, &n, folder, ".safetensors", 1000, err) != HD_OK) return 0;
+    const char *name = names.data;
+    for (int32_t i = 0; i < n; i++, name += strlen(name) + 1) {
+        char    path[4096];
+        hd_file f = {0};
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (hd_file_map(&f, path, err) == HD_OK) sum += (int64_t)f.bytes;
+        hd_file_unmap(&f);
+    }
+    hd_buffer_free(&names);
+    return sum;
+}
+
+static hd_status bench_engine(const char *folder, bool is_trusted, hd_error *err)
+{
+    hd_engine       *e = NULL;
+    int64_t const    files = file_bytes(folder, err);
+    hd_options const o = {.model = folder, .is_trusted = is_trusted};
+    int64_t const    own = resident_bytes("RssAnon:"), mapped = resident_bytes("RssFile:");
+    double const     start = now_s(CLOCK_MONOTONIC), ran = now_s(CLOCK_PROCESS_CPUTIME_ID);
+    HD_TRY(hd_engine_open(&e, &o, err));
+    printf("%s: opened in %.3f s, %.3f s of the processor\n", folder,
+           now_s(CLOCK_MONOTONIC) - start, now_s(CLOCK_PROCESS_CPUTIME_ID) - ran);
+    int64_t const own_more = resident_bytes("RssAnon:") - own;
+    printf("in memory: %" PRId64 " bytes of its own, %.4f of the files' %" PRId64 "; %" PRId64
+           " bytes of the files; at most %" PRId64 " together\n",
+           own_more, (double)own_more / (double)files, files, resident_bytes("RssFile:") - mapped,
+           resident_bytes("VmHWM:"));
+    hd_engine_close(e);
+    return HD_OK;
+}
+
 int main(int argc, char **argv)
 {
     hd_error    err = {0};
+    bool const  is_engine = argc > 2 && strcmp(argv[1], "--engine") == 0;
+    bool const  is_trusted = is_engine && argc == 4 && strcmp(argv[2], "--trust") == 0;
     bool const  is_resident = argc == 3 && strcmp(argv[1], "--resident") == 0;
     bool const  has_rounds = argc == 4 && strcmp(argv[1], "--rounds") == 0;
     const char *folder = argc > 1 ? argv[argc - 1] : NULL;
     long const  rounds = has_rounds ? strtol(argv[2], NULL, 10) : 5;
-    if ((argc != 2 && !is_resident && !has_rounds) || rounds < 1 || rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: bench_open [--resident | --rounds N] FOLDER\n");
+    bool const  is_known =
+        argc == 2 || is_resident || has_rounds || is_trusted || (is_engine && argc == 3);
+    if (!is_known || rounds < 1 || rounds > MAX_ROUNDS) {
+        fprintf(stderr,
+                "usage: bench_open [--engine [--trust] | --resident | --rounds N] FOLDER\n");
         return 2;
     }
-    hd_status const s =
-        is_resident ? bench_resident(folder, &err) : bench_headers(folder, (int)rounds, &err);
+    hd_status const s = is_engine     ? bench_engine(folder, is_trusted, &err)
+                        : is_resident ? bench_resident(folder, &err)
+                                      : bench_headers(folder, (int)rounds, &err);
     if (s == HD_OK) return 0;
     fprintf(stderr, "bench_open: %s\n", err.message);
     return 1;

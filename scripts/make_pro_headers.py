@@ -1,14 +1,24 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of DeepSeek-V4-Pro's size without its weights.
+"""Writes a checkpoint of DeepSeek-V4-Pro's size without its weights, or with small ones.
 
-    scripts/make_pro_headers.py [FOLDER]      default: build/pro
+    scripts/make_pro_headers.py [FOLDER]             default: build/pro
+    scripts/make_pro_headers.py --small [FOLDER]     default: build/pro-small
 
 The config, the index and the headers of 64 shards are real: names, dtypes and shapes of all
 145,116 tensors, 864,704,792,696 bytes of them.  The data is a hole in each file, so that the
-folder takes some 30 MB on a file system with sparse files.  bench/bench_open.c reads it.
+folder takes some 30 MB on a file system with sparse files.
+
+--small keeps layers, experts and names, and so the number of tensors; the dimensions are small
+and all data is there: 330 MB of random numbers that a model can be run with.
+
+The tokenizer is that of models/demo.  bench/bench_open.c reads both.
 """
+import array
 import json
+import math
 import os
+import random
+import shutil
 import sys
 
 LAYERS, D, HEADS, HEAD, Q, GROUPS, O_RANK = 61, 7168, 128, 512, 1536, 16, 1024
@@ -17,6 +27,8 @@ INDEX_HEADS, INDEX = 64, 128
 RATIOS = [128, 128] + [4, 128] * 29 + [4] + [0]
 WIDTH = {"I8": 1, "F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4, "I64": 8}
 N_TENSORS, N_BYTES = 145116, 864704792696
+SMALL = {"D": 128, "HEADS": 2, "HEAD": 128, "Q": 128, "GROUPS": 2, "O_RANK": 32, "INTER": 64,
+         "VOCAB": 2048, "INDEX_HEADS": 2, "INDEX": 64}
 
 
 class Shard(dict):
@@ -28,7 +40,7 @@ class Shard(dict):
 
     def fp8(self, name, n, k):
         self[name + ".weight"] = "F8_E4M3", (n, k)
-        self[name + ".scale"] = "F8_E8M0", (n // 128, k // 128)
+        self[name + ".scale"] = "F8_E8M0", (-(-n // 128), -(-k // 128))
 
     def fp4(self, name, n, k):
         self[name + ".weight"] = "I8", (n, k // 2)
@@ -106,20 +118,36 @@ def make_shards():
     return [first, *layers, last, mtp]
 
 
-def write_shard(path, shard):
-    """Returns the bytes of its tensors."""
+def make_data(dtype, n, rng):
+    """n elements: codes of any kind, scales of 1/16 to 1, small numbers, ids of experts."""
+    if dtype in ("I8", "F8_E4M3"):
+        return bytes(b & 0xF7 for b in rng.randbytes(n))  # no NaN
+    if dtype == "F8_E8M0":
+        return bytes(123 + (b & 3) for b in rng.randbytes(n))
+    if dtype == "I64":
+        return array.array("q", (rng.randrange(EXPERTS) for _ in range(n))).tobytes()
+    if dtype == "F32":
+        return array.array("f", (rng.uniform(-0.1, 0.1) for _ in range(n))).tobytes()
+    high = (0x3C + (b & 0x83) for b in rng.randbytes(n))
+    return b"".join(bytes((0, b)) for b in high)  # BF16, 2^-7 to 2^-1
+
+
+def write_shard(path, shard, rng):
+    """Returns the bytes of its tensors; without `rng` the data is a hole."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
+    counts = {}
     for name, (dtype, shape) in shard.items():
-        n = WIDTH[dtype]
-        for d in shape:
-            n *= d
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n]}
-        at += n
+        n = counts[name] = math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n * WIDTH[dtype]]}
+        at += n * WIDTH[dtype]
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        f.truncate(8 + len(text) + at)
+        if rng:
+            f.writelines(make_data(dtype, counts[name], rng) for name, (dtype, _) in shard.items())
+        else:
+            f.truncate(8 + len(text) + at)
     return at
 
 
@@ -152,19 +180,25 @@ def write_json(folder, name, value):
 
 
 def main():
-    folder = sys.argv[1] if len(sys.argv) > 1 else "build/pro"
+    is_small = "--small" in sys.argv[1:]
+    folders = [arg for arg in sys.argv[1:] if arg != "--small"]
+    folder = folders[0] if folders else "build/pro-small" if is_small else "build/pro"
+    if is_small:
+        globals().update(SMALL)
     os.makedirs(folder, exist_ok=True)
     shards, total, where = make_shards(), 0, {}
+    rng = random.Random(4) if is_small else None
     for i, shard in enumerate(shards, 1):
         name = f"model-{i:05}-of-{len(shards):05}.safetensors"
-        total += write_shard(os.path.join(folder, name), shard)
+        total += write_shard(os.path.join(folder, name), shard, rng)
         where.update(dict.fromkeys(shard, name))
-    if (len(where), total) != (N_TENSORS, N_BYTES):
+    if len(where) != N_TENSORS or (not is_small and total != N_BYTES):
         sys.exit(f"make_pro_headers: {len(where)} tensors of {total} bytes: wanted {N_TENSORS} "
                  f"of {N_BYTES}")
     write_json(folder, "model.safetensors.index.json",
                {"metadata": {"total_size": total}, "weight_map": where})
     write_json(folder, "config.json", config())
+    shutil.copy(os.path.join(os.path.dirname(__file__), "../models/demo/tokenizer.json"), folder)
     print(f"{folder}: {len(where)} tensors, {total} bytes, {len(shards)} shards")
 
 
