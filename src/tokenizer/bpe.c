@@ -124,47 +124,96 @@ static void merge_short(const hd_bpe *b, const char *piece, size_t bytes, short_
     for (int32_t i = best_pair(p); p->rank[i] != NO_RANK; i = best_pair(p)) join_pair(b, p, i);
 }
 
-/* ---- long pieces: a linked list and a heap of candidates, O(n log n) ---- */
+/* ---- long pieces: a linked list and a heap of runs of candidates, O(n log n) ----
+ *
+ * A candidate is a merge that may be made at a position.  The one of lowest rank comes next, of
+ * equals the leftmost.  Text that repeats itself makes candidates of few ranks, from left to
+ * right: these form runs, and the heap holds one entry a run.  In the worst case each candidate
+ * is a run of its own.  A candidate is stale when its position no longer holds a pair of that
+ * rank; it is dropped when it comes. */
 
 typedef struct node {
     int32_t id; /* -1: joined into the one before */
     int32_t previous, next;
 } node;
 
-/* Candidates as rank << 32 | position: the smallest key is the next merge.  A candidate is
- * stale when its position no longer holds a pair of that rank; it is dropped when it comes. */
+enum { RUN_END = -1, TAKEN = -2 };
+typedef struct candidate {
+    int32_t at;   /* position                         */
+    int32_t next; /* of its run, or RUN_END, or TAKEN */
+} candidate;
+
+/* Candidates of one rank by rising position. */
+typedef struct run {
+    uint64_t key;   /* rank << 32 | position of the first */
+    int32_t  first; /* candidate                          */
+} run;
+
+/* The last candidate of the run that a merge was added to last; a place that is needed by another
+ * merge is taken, and the next candidate begins a new run. */
+#define N_LAST 256u
+typedef struct last_of {
+    uint32_t merge;
+    int32_t  candidate;
+} last_of;
+
 typedef struct long_piece {
-    node     *nodes; /* [n] */
-    uint64_t *heap;  /* [3 n]: n - 1 at first, at most two for each of n - 1 merges */
-    size_t    n_heap;
-    int32_t   n;
+    node      *nodes;      /* [n]   */
+    candidate *candidates; /* [3 n]: n - 1 at first, at most two for each of n - 1 merges */
+    run       *heap;       /* [3 n] */
+    size_t     n_heap;
+    int32_t    n, n_candidates;
+    last_of    last[N_LAST];
 } long_piece;
 
-static void sift_down(uint64_t *heap, size_t n, size_t at)
+static void sift_down(run *heap, size_t n)
 {
-    uint64_t const key = heap[at];
+    run const top = heap[0];
+    size_t    at = 0;
     for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-        if (key <= heap[child]) break;
+        if (child + 1 < n && heap[child + 1].key < heap[child].key) child++;
+        if (top.key <= heap[child].key) break;
         heap[at] = heap[child];
     }
-    heap[at] = key;
+    heap[at] = top;
 }
 
+/* Takes the next candidate; returns its key. */
 static uint64_t pop_candidate(long_piece *p)
 {
-    uint64_t const key = p->heap[0];
-    p->heap[0] = p->heap[--p->n_heap];
-    if (p->n_heap) sift_down(p->heap, p->n_heap, 0);
+    run *const       top = &p->heap[0];
+    uint64_t const   key = top->key;
+    candidate *const c = &p->candidates[top->first];
+    if (c->next == RUN_END)
+        *top = p->heap[--p->n_heap];
+    else
+        *top = (run){(key >> 32 << 32) | (uint32_t)p->candidates[c->next].at, c->next};
+    c->next = TAKEN;
+    if (p->n_heap) sift_down(p->heap, p->n_heap);
     return key;
 }
 
-static void push_candidate(long_piece *p, uint64_t key)
+static void push_run(long_piece *p, run r)
 {
     size_t at = p->n_heap++;
-    for (size_t parent; at > 0 && key < p->heap[parent = (at - 1) / 2]; at = parent)
+    for (size_t parent; at > 0 && r.key < p->heap[parent = (at - 1) / 2].key; at = parent)
         p->heap[at] = p->heap[parent];
-    p->heap[at] = key;
+    p->heap[at] = r;
+}
+
+/* Equal stretches of text merge alike, the left one first, so candidates of one merge come by
+ * rising position; a run does not rely on it. */
+static void push_candidate(const hd_bpe *b, long_piece *p, uint32_t merge, int32_t at)
+{
+    last_of *const   last = &p->last[merge % N_LAST];
+    int32_t const    here = p->n_candidates++;
+    candidate *const before = last->merge == merge ? &p->candidates[last->candidate] : NULL;
+    p->candidates[here] = (candidate){at, RUN_END};
+    *last = (last_of){merge, here};
+    if (before && before->next == RUN_END && before->at < at)
+        before->next = here;
+    else
+        push_run(p, (run){(uint64_t)b->merges[merge].rank << 32 | (uint32_t)at, here});
 }
 
 static uint32_t merge_at(const hd_bpe *b, const long_piece *p, int32_t at)
@@ -173,21 +222,17 @@ static uint32_t merge_at(const hd_bpe *b, const long_piece *p, int32_t at)
     return find_merge(b, p->nodes[at].id, p->nodes[p->nodes[at].next].id);
 }
 
-static uint64_t candidate_key(const hd_bpe *b, uint32_t merge, int32_t at)
-{
-    return (uint64_t)b->merges[merge].rank << 32 | (uint32_t)at;
-}
-
 static void fill_long(const hd_bpe *b, const char *piece, long_piece *p)
 {
     for (int32_t i = 0; i < p->n; i++)
         p->nodes[i] = (node){b->byte_id[(unsigned char)piece[i]], i - 1, i + 1 < p->n ? i + 1 : -1};
+    for (uint32_t i = 0; i < N_LAST; i++) p->last[i] = (last_of){HD_NO_MERGE, 0};
     p->n_heap = 0;
+    p->n_candidates = 0;
     for (int32_t i = 0; i + 1 < p->n; i++) {
         uint32_t const merge = find_byte_merge(b, piece + i);
-        if (merge != HD_NO_MERGE) p->heap[p->n_heap++] = candidate_key(b, merge, i);
+        if (merge != HD_NO_MERGE) push_candidate(b, p, merge, i);
     }
-    for (size_t i = p->n_heap / 2; i-- > 0;) sift_down(p->heap, p->n_heap, i);
 }
 
 static void join_nodes(const hd_bpe *b, long_piece *p, int32_t at, int32_t made)
@@ -199,8 +244,8 @@ static void join_nodes(const hd_bpe *b, long_piece *p, int32_t at, int32_t made)
     if (first->next >= 0) p->nodes[first->next].previous = at;
     uint32_t const before = merge_at(b, p, first->previous);
     uint32_t const behind = merge_at(b, p, at);
-    if (before != HD_NO_MERGE) push_candidate(p, candidate_key(b, before, first->previous));
-    if (behind != HD_NO_MERGE) push_candidate(p, candidate_key(b, behind, at));
+    if (before != HD_NO_MERGE) push_candidate(b, p, before, first->previous);
+    if (behind != HD_NO_MERGE) push_candidate(b, p, behind, at);
 }
 
 static void merge_long(const hd_bpe *b, const char *piece, long_piece *p)
@@ -217,9 +262,9 @@ static void merge_long(const hd_bpe *b, const char *piece, long_piece *p)
 
 static hd_status reserve(hd_bpe_scratch *s, size_t n, long_piece *p, hd_error *err)
 {
-    size_t const each = sizeof(node) + 3 * sizeof(uint64_t);
+    size_t const each = sizeof(node) + 3 * (sizeof(candidate) + sizeof(run));
     size_t       bytes;
-    if (!hd_size_mul(n, each, &bytes) || bytes > SIZE_MAX / 2)
+    if (n > INT32_MAX / 3 || !hd_size_mul(n, each, &bytes) || bytes > SIZE_MAX / 2)
         HD_FAIL(err, HD_ERR_MEMORY, "no memory to merge a piece of %zu bytes", n);
     if (bytes > s->bytes) {
         hd_bpe_scratch_free(s);
@@ -228,7 +273,8 @@ static hd_status reserve(hd_bpe_scratch *s, size_t n, long_piece *p, hd_error *e
         s->bytes = 2 * bytes;
     }
     p->heap = s->data;
-    p->nodes = (node *)(void *)(p->heap + 3 * n);
+    p->candidates = (candidate *)(void *)(p->heap + 3 * n);
+    p->nodes = (node *)(void *)(p->candidates + 3 * n);
     p->n = (int32_t)n;
     return HD_OK;
 }
@@ -236,7 +282,7 @@ static hd_status reserve(hd_bpe_scratch *s, size_t n, long_piece *p, hd_error *e
 static hd_status encode_long(const hd_bpe *b, hd_bpe_scratch *scratch, const char *piece,
                              size_t bytes, hd_ids *out, hd_error *err)
 {
-    long_piece p = {0};
+    long_piece p; /* reserve and fill_long set it all */
     HD_TRY(reserve(scratch, bytes, &p, err));
     merge_long(b, piece, &p);
     for (int32_t i = 0; i >= 0; i = p.nodes[i].next) hd_ids_add(out, p.nodes[i].id);

@@ -171,15 +171,15 @@ static void test_long_piece(void **state)
 }
 
 /* The rule itself: join the pair of the lowest rank, the leftmost of equals, look again. */
-static int32_t merge_slowly(const char *text, int32_t n, int32_t *ids)
+static int32_t merge_slowly(const hd_bpe *b, const char *text, int32_t n, int32_t *ids)
 {
-    for (int32_t i = 0; i < n; i++) ids[i] = demo->bpe.byte_id[(unsigned char)text[i]];
+    for (int32_t i = 0; i < n; i++) ids[i] = b->byte_id[(unsigned char)text[i]];
     for (;;) {
         const hd_merge *best = NULL;
         int32_t         at = 0;
         for (int32_t i = 0; i + 1 < n; i++) {
-            for (uint32_t k = 0; k < demo->bpe.row[demo->vocab.n]; k++) {
-                const hd_merge *const m = &demo->bpe.merges[k];
+            for (uint32_t k = 0; k < b->row[b->vocab->n]; k++) {
+                const hd_merge *const m = &b->merges[k];
                 if (m->left != ids[i] || m->right != ids[i + 1]) continue;
                 if (best && best->rank <= m->rank) continue;
                 best = m;
@@ -193,13 +193,13 @@ static int32_t merge_slowly(const char *text, int32_t n, int32_t *ids)
     }
 }
 
-static void check_merging(const char *text, size_t bytes)
+static void check_merging(const hd_bpe *b, const char *text, size_t bytes)
 {
     int32_t        slow[130], fast[130];
     hd_bpe_scratch scratch = {0};
     hd_ids         ids = {fast, 130, 0};
-    assert_int_equal(hd_bpe_encode(&demo->bpe, &scratch, text, bytes, &ids, NULL), HD_OK);
-    assert_int_equal(ids.n, merge_slowly(text, (int32_t)bytes, slow));
+    assert_int_equal(hd_bpe_encode(b, &scratch, text, bytes, &ids, NULL), HD_OK);
+    assert_int_equal(ids.n, merge_slowly(b, text, (int32_t)bytes, slow));
     assert_memory_equal(fast, slow, (size_t)ids.n * sizeof *fast);
     hd_bpe_scratch_free(&scratch);
 }
@@ -216,7 +216,7 @@ static void test_merging_follows_the_rule(void **state)
             seed = seed * 1664525u + 1013904223u;
             text[i] = "theinandoflsre ing to"[seed % 0x1000000u * 21u >> 24];
         }
-        check_merging(text, lengths[k / 4]);
+        check_merging(&demo->bpe, text, lengths[k / 4]);
     }
 }
 
@@ -253,6 +253,98 @@ static void test_stale_candidate(void **state)
         hd_bpe_scratch_free(&scratch);
     }
     hd_pool_free(&pool);
+}
+
+/* Merges of three letters and of what merges made, in any order of ranks: one that joins a made
+ * token may come before the one that makes it, so a new candidate may be the very next; and one
+ * token may be made in several ways. */
+#define N_ANY 24
+typedef struct any_merges {
+    char     bytes[256 + N_ANY * 8];
+    uint32_t offset[256 + N_ANY + 1];
+    bool     is_control[256 + N_ANY];
+    hd_merge merges[N_ANY];
+    int32_t  n, n_made; /* merges; tokens that they make */
+} any_merges;
+
+static bool is_taken(const any_merges *m, int32_t left, int32_t right)
+{
+    for (int32_t i = 0; i < m->n; i++)
+        if (m->merges[i].left == left && m->merges[i].right == right) return true;
+    return false;
+}
+
+static int32_t any_token(const any_merges *m, uint32_t *seed)
+{
+    uint32_t const pick = (*seed = *seed * 1664525u + 1013904223u) >> 8;
+    uint32_t const at = pick % (3u + (uint32_t)m->n_made);
+    return at < 3 ? 'a' + (int32_t)at : 256 + (int32_t)at - 3;
+}
+
+/* The token of these bytes, which stand behind all others; a new one when there is none. */
+static int32_t made_token(any_merges *m, uint32_t bytes)
+{
+    const char *const text = m->bytes + m->offset[256 + m->n_made];
+    for (int32_t id = 256; id < 256 + m->n_made; id++)
+        if (m->offset[id + 1] - m->offset[id] == bytes &&
+            memcmp(m->bytes + m->offset[id], text, bytes) == 0)
+            return id;
+    m->offset[257 + m->n_made] = m->offset[256 + m->n_made] + bytes;
+    return 256 + m->n_made++;
+}
+
+static void add_any(any_merges *m, int32_t left, int32_t right)
+{
+    char *const    end = m->bytes + m->offset[256 + m->n_made];
+    uint32_t const l = m->offset[left + 1] - m->offset[left];
+    uint32_t const r = m->offset[right + 1] - m->offset[right];
+    if (l + r > 8 || is_taken(m, left, right)) return;
+    memcpy(end, m->bytes + m->offset[left], l);
+    memcpy(end + l, m->bytes + m->offset[right], r);
+    m->merges[m->n] = (hd_merge){left, right, made_token(m, l + r), (uint32_t)m->n};
+    m->n++;
+}
+
+static void shuffle_ranks(any_merges *m, uint32_t *seed)
+{
+    for (int32_t i = m->n - 1; i > 0; i--) {
+        int32_t const  k = (int32_t)((*seed = *seed * 1664525u + 1013904223u) >> 8) % (i + 1);
+        uint32_t const rank = m->merges[i].rank;
+        m->merges[i].rank = m->merges[k].rank;
+        m->merges[k].rank = rank;
+    }
+}
+
+static void test_ranks_in_any_order(void **state)
+{
+    uint32_t seed = 7;
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        any_merges m = {.n = 0};
+        hd_bpe     bpe = {.byte_id = {0}};
+        hd_pool    pool = {0};
+        char       text[130];
+        for (int i = 0; i < 256; i++) {
+            m.bytes[i] = (char)i;
+            m.offset[i + 1] = (uint32_t)i + 1;
+            bpe.byte_id[i] = i;
+        }
+        for (int i = 0; i < 200 && m.n < N_ANY; i++) {
+            int32_t const left = any_token(&m, &seed);
+            add_any(&m, left, any_token(&m, &seed));
+        }
+        shuffle_ranks(&m, &seed);
+        hd_vocab const vocab = {256 + m.n_made, m.offset, m.bytes, m.is_control};
+        bpe.vocab = &vocab;
+        assert_int_equal(hd_bpe_build(&bpe, m.merges, (size_t)m.n, &pool, NULL), HD_OK);
+        for (size_t i = 0; i < sizeof text; i++)
+            text[i] = (char)('a' + ((seed = seed * 1664525u + 1013904223u) >> 8) %
+                                       (2u + (uint32_t)round % 2u));
+        check_merging(&bpe, text, 65 + (size_t)round % 66);
+        memset(text, 'a' + round % 3, sizeof text / 2);
+        check_merging(&bpe, text, sizeof text);
+        hd_pool_free(&pool);
+    }
 }
 
 /* ---- memory ---- */
@@ -292,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_long_piece),
         cmocka_unit_test(test_merging_follows_the_rule),
         cmocka_unit_test(test_stale_candidate),
+        cmocka_unit_test(test_ranks_in_any_order),
         cmocka_unit_test(test_memory_short),
         cmocka_unit_test(test_short_pieces_allocate_nothing),
     };
