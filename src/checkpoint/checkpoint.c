@@ -27,12 +27,14 @@ typedef struct sample {
 #define SAMPLE_BYTES 64
 
 struct hd_checkpoint {
-    hd_config   config;
-    const char *folder; /* owned by the pool */
-    shard      *shards; /* [n_shards] owned by the pool; each file is closed by itself */
-    int64_t     bytes;
-    int32_t     n_shards, n_tensors;
-    hd_pool     pool;
+    hd_config    config;
+    const char  *folder; /* owned by the pool */
+    shard       *shards; /* [n_shards] owned by the pool; each file is closed by itself */
+    int64_t      bytes;
+    int32_t      n_shards, n_tensors;
+    hd_fault_fn *on_fault; /* of a survey; NULL: the first fault ends the opening */
+    void        *on_fault_user;
+    hd_pool      pool;
     /* until it is settled */
     hd_tensor  *tensors;  /* [n_tensors] owned by tables */
     hd_name_map official; /* official name -> index of tensors */
@@ -42,6 +44,16 @@ struct hd_checkpoint {
     int32_t  n_samples;
     uint64_t digest; /* of all names, dtypes and shapes */
 };
+
+/* What a survey does about a failure: tells it and goes on.  Want of memory is no fault of the
+ * folder. */
+static hd_status tell_fault(const hd_checkpoint *c, hd_status s, hd_fault f, const hd_error *err)
+{
+    if (s == HD_OK || s == HD_ERR_MEMORY || !c->on_fault) return s;
+    f.message = err->message;
+    c->on_fault(c->on_fault_user, &f);
+    return HD_OK;
+}
 
 /* ---- which files ---- */
 
@@ -111,17 +123,27 @@ static hd_status use_index(hd_checkpoint *c, hd_shard_index *index, const char *
     return s == HD_OK ? set_shards(c, index->shards, index->n_shards, err) : s;
 }
 
-static hd_status find_shards(hd_checkpoint *c, hd_shard_index *index, hd_error *err)
+/* The shards of a folder without a usable index. */
+static hd_status use_shards(hd_checkpoint *c, hd_error *err)
 {
     char                     path[MAX_PATH];
     hd_file_kind             found;
     static const char *const single[] = {SINGLE_NAME};
-    HD_TRY(join_path(path, c->folder, INDEX_NAME, err));
-    HD_TRY(hd_file_look(&found, path, err));
-    if (found != HD_FILE_NONE) return use_index(c, index, path, err);
     HD_TRY(join_path(path, c->folder, SINGLE_NAME, err));
     HD_TRY(hd_file_look(&found, path, err));
     return found != HD_FILE_NONE ? set_shards(c, single, 1, err) : use_folder(c, err);
+}
+
+static hd_status find_shards(hd_checkpoint *c, hd_shard_index *index, hd_error *err)
+{
+    char         path[MAX_PATH];
+    hd_file_kind found;
+    HD_TRY(join_path(path, c->folder, INDEX_NAME, err));
+    hd_status s = hd_file_look(&found, path, err);
+    if (s == HD_OK && found == HD_FILE_NONE) return use_shards(c, err);
+    if (s == HD_OK) s = use_index(c, index, path, err);
+    HD_TRY(tell_fault(c, s, (hd_fault){HD_FAULT_INDEX, NULL, INDEX_NAME, NULL}, err));
+    return s == HD_OK ? HD_OK : use_shards(c, err);
 }
 
 /* ---- shards ---- */
@@ -146,7 +168,8 @@ static hd_status open_shards(hd_checkpoint *c, bool is_indexed, const hd_log *lo
 {
     for (int32_t i = 0; i < c->n_shards; i++) {
         hd_log_progress(log, "reading headers", i, c->n_shards);
-        HD_TRY(open_shard(c, c->shards + i, is_indexed, err));
+        hd_fault const f = {HD_FAULT_SHARD, NULL, c->shards[i].name, NULL};
+        HD_TRY(tell_fault(c, open_shard(c, c->shards + i, is_indexed, err), f, err));
         hd_log_print(log, HD_LOG_DEBUG, "%s: %d tensors", c->shards[i].name,
                      c->shards[i].file.n_tensors);
     }
@@ -154,14 +177,21 @@ static hd_status open_shards(hd_checkpoint *c, bool is_indexed, const hd_log *lo
     return HD_OK;
 }
 
+static hd_status check_entry(const hd_checkpoint *c, const hd_index_entry *e, hd_error *err)
+{
+    const shard *const s = &c->shards[e->shard];
+    bool const         is_closed = !s->file.map.data; /* its own fault, told before */
+    if (is_closed || hd_st_find(&s->file, e->name)) return HD_OK;
+    HD_FAIL(err, HD_ERR_FORMAT, "%s/%s: tensor %.200s is not in %s, where it should be", c->folder,
+            INDEX_NAME, e->name, s->name);
+}
+
 /* What the index says and the header does not: a tensor in another shard, or in none. */
 static hd_status check_index(const hd_checkpoint *c, const hd_shard_index *index, hd_error *err)
 {
     for (int32_t i = 0; i < index->n_entries; i++) {
-        const hd_index_entry *const e = index->entries + i;
-        if (!hd_st_find(&c->shards[e->shard].file, e->name))
-            HD_FAIL(err, HD_ERR_FORMAT, "%s/%s: tensor %.200s is not in %s, where it should be",
-                    c->folder, INDEX_NAME, e->name, c->shards[e->shard].name);
+        hd_fault const f = {HD_FAULT_INDEX, index->entries[i].name, INDEX_NAME, NULL};
+        HD_TRY(tell_fault(c, check_entry(c, index->entries + i, err), f, err));
     }
     return HD_OK;
 }
@@ -171,6 +201,7 @@ static hd_status check_index(const hd_checkpoint *c, const hd_shard_index *index
 static hd_status name_tensor(hd_checkpoint *c, hd_tensor *t, hd_error *err)
 {
     char official[HD_NAME_MAX];
+    t->name = ""; /* of a name that a survey has told of: no tensor is found by it */
     if (!hd_name_official(official, sizeof official, t->st.name))
         HD_FAIL(err, HD_ERR_FORMAT, "%s: tensor name %.100s... is too long (%zu bytes)",
                 c->shards[t->shard].name, t->st.name, strlen(t->st.name));
@@ -189,6 +220,28 @@ static hd_status report_twins(const hd_checkpoint *c, const int32_t twins[2], hd
             a->name, a->st.name, c->shards[a->shard].name, b->st.name, c->shards[b->shard].name);
 }
 
+/* Sorts the names; of tensors that are there twice a survey tells and keeps the first. */
+static hd_status sort_names(hd_checkpoint *c, hd_error *err)
+{
+    hd_name_map *const m = &c->official;
+    int32_t            twins[2], used = 0;
+    if (hd_name_map_sort(m, twins)) return HD_OK;
+    for (int32_t i = 0; i < m->used; i++) {
+        hd_tensor *const t = c->tensors + m->entries[i].index;
+        if (used == 0 || strcmp(m->entries[used - 1].name, t->name) != 0) {
+            m->entries[used++] = m->entries[i];
+            continue;
+        }
+        twins[0] = m->entries[used - 1].index;
+        twins[1] = m->entries[i].index;
+        hd_fault const f = {HD_FAULT_DUPLICATE, t->st.name, c->shards[t->shard].name, NULL};
+        HD_TRY(tell_fault(c, report_twins(c, twins, err), f, err));
+        t->ticked++;
+    }
+    m->used = used;
+    return HD_OK;
+}
+
 static hd_status collect_tensors(hd_checkpoint *c, hd_error *err)
 {
     if (!(c->tensors = hd_pool_alloc(&c->tables, (size_t)c->n_tensors * sizeof *c->tensors)))
@@ -198,12 +251,15 @@ static hd_status collect_tensors(hd_checkpoint *c, hd_error *err)
         for (int32_t j = 0; j < c->shards[i].file.n_tensors; j++, at++) {
             hd_tensor *const t = c->tensors + at;
             *t = (hd_tensor){.st = c->shards[i].file.tensors[j], .shard = i};
-            HD_TRY(name_tensor(c, t, err));
-            hd_name_map_add(&c->official, t->name, at);
+            hd_fault const f = {HD_FAULT_NAME, t->st.name, c->shards[i].name, NULL};
+            HD_TRY(tell_fault(c, name_tensor(c, t, err), f, err));
+            if (*t->name)
+                hd_name_map_add(&c->official, t->name, at);
+            else
+                t->ticked++;
             c->bytes += (int64_t)t->st.bytes;
         }
-    int32_t twins[2];
-    return hd_name_map_sort(&c->official, twins) ? HD_OK : report_twins(c, twins, err);
+    return sort_names(c, err);
 }
 
 /* ---- open and close ---- */
@@ -216,8 +272,10 @@ static hd_status read_folder(hd_checkpoint *c, const char *folder, const hd_log 
     if (!(c->folder = hd_pool_copy(&c->pool, folder, strlen(folder))))
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %s", folder);
     hd_shard_index index = {0};
-    HD_TRY(hd_config_read(&c->config, folder, err));
-    HD_TRY(find_shards(c, &index, err));
+    HD_TRY(tell_fault(c, hd_config_read(&c->config, folder, err),
+                      (hd_fault){HD_FAULT_CONFIG, NULL, "config.json", NULL}, err));
+    HD_TRY(tell_fault(c, find_shards(c, &index, err), (hd_fault){HD_FAULT_SHARD, NULL, NULL, NULL},
+                      err));
     HD_TRY(open_shards(c, index.n_shards > 0, log, err));
     HD_TRY(check_index(c, &index, err));
     HD_TRY(collect_tensors(c, err));
@@ -229,17 +287,25 @@ static hd_status read_folder(hd_checkpoint *c, const char *folder, const hd_log 
     return HD_OK;
 }
 
-hd_status hd_checkpoint_open(hd_checkpoint **out, const char *folder, const hd_log *log,
-                             hd_error *err)
+hd_status hd_checkpoint_survey(hd_checkpoint **out, const char *folder, hd_fault_fn *on_fault,
+                               void *user, const hd_log *log, hd_error *err)
 {
     hd_checkpoint *const c = hd_memory_alloc(sizeof *c);
     if (!c) HD_FAIL(err, HD_ERR_MEMORY, "no memory for a checkpoint");
+    c->on_fault = on_fault;
+    c->on_fault_user = user;
     hd_status const s = read_folder(c, folder, log, err);
     if (s == HD_OK)
         *out = c;
     else
         hd_checkpoint_close(c);
     return s;
+}
+
+hd_status hd_checkpoint_open(hd_checkpoint **out, const char *folder, const hd_log *log,
+                             hd_error *err)
+{
+    return hd_checkpoint_survey(out, folder, NULL, NULL, log, err);
 }
 
 void hd_checkpoint_close(hd_checkpoint *c)

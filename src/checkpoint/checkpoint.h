@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "checkpoint/config.h"
+#include "checkpoint/fault.h"
 #include "checkpoint/safetensors.h"
 
 /* A model folder: its config and every tensor of its shards under its official name. */
@@ -26,6 +27,12 @@ typedef struct hd_checkpoint hd_checkpoint;
  * returns  HD_ERR_IO, HD_ERR_FORMAT, HD_ERR_UNSUPPORTED, HD_ERR_MEMORY                   */
 hd_status hd_checkpoint_open(hd_checkpoint **out, const char *folder, const hd_log *log,
                              hd_error *err);
+/* Opens what can be opened of a folder and tells every fault: shards that cannot be read are
+ * left out (as empty ones), of a tensor in two places the first stays, and without a readable
+ * config.json the config is all zero.  What is not the folder's fault still fails.
+ * on_fault NULL: as hd_checkpoint_open */
+hd_status hd_checkpoint_survey(hd_checkpoint **out, const char *folder, hd_fault_fn *on_fault,
+                               void *user, const hd_log *log, hd_error *err);
 void      hd_checkpoint_close(hd_checkpoint *c);
 
 const hd_config *hd_checkpoint_config(const hd_checkpoint *c);

@@ -439,6 +439,7 @@ static void read_hints(const source *s, hd_config *c)
     copy_hint(c->quant.moe_algo, sizeof c->quant.moe_algo, get_member(q, "moe_quant_algo"));
     copy_hint(c->quant.expert_dtype, sizeof c->quant.expert_dtype,
               top ? top : get_member(q, "expert_dtype"));
+    copy_hint(c->quant.scale_fmt, sizeof c->quant.scale_fmt, get_member(q, "scale_fmt"));
     c->tie_embeddings = json_object_get_boolean(get_member(s->root, "tie_word_embeddings"));
     c->has_dspark = get_member(s->root, "dspark_block_size") != NULL;
     c->dialect = c->has_dspark ? HD_DIALECT_GA : HD_DIALECT_PREVIEW;

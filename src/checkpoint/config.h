@@ -25,6 +25,7 @@ typedef struct hd_quant_hint {
     char algo[32];         /* "NVFP4", "MIXED_PRECISION"              */
     char moe_algo[32];     /* "NVFP4"                                 */
     char expert_dtype[16]; /* "fp4", "fp8"                            */
+    char scale_fmt[16];    /* "ue8m0"                                 */
 } hd_quant_hint;
 
 typedef struct hd_yarn {

@@ -26,6 +26,24 @@ static const char *file_of(const hd_taker *k, const hd_tensor *t)
     return hd_checkpoint_file_name(k->ck, t->shard);
 }
 
+/* Notes for a survey what the failure that follows is about. */
+static void blame(hd_taker *k, hd_fault_kind kind, const char *tensor, const char *suffix,
+                  const char *file)
+{
+    k->fault = kind;
+    k->fault_file = file;
+    snprintf(k->fault_tensor, sizeof k->fault_tensor, "%s%s%s", tensor, *suffix ? "." : "", suffix);
+}
+
+/* A survey tells the fault and goes on without the tensor. */
+static hd_status tell_fault(hd_taker *k, hd_status s)
+{
+    if (s == HD_OK || s == HD_ERR_MEMORY || !k->survey) return s;
+    hd_fault const f = {k->fault, k->fault_tensor, k->fault_file, k->err->message};
+    k->survey->fault(k->survey->user, &f);
+    return HD_OK;
+}
+
 /* Counts the use; a second one means that two fields claim the tensor. */
 static hd_status tick(hd_taker *k, hd_tensor *t)
 {
@@ -36,16 +54,17 @@ static hd_status tick(hd_taker *k, hd_tensor *t)
     return HD_OK;
 }
 
-static hd_status fail_tensor(const hd_taker *k, const hd_tensor *t, const char *wanted)
+static hd_status fail_tensor(hd_taker *k, const hd_tensor *t, const char *wanted)
 {
     char found[128];
+    blame(k, HD_FAULT_SHAPE, t->st.name, "", file_of(k, t));
     HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s in %s: found %s, wanted %s", t->st.name,
             file_of(k, t), hd_st_tensor_print(&t->st, found, sizeof found), wanted);
 }
 
-static hd_status fail_missing(const hd_taker *k, const char *name, const char *suffix,
-                              const char *wanted)
+static hd_status fail_missing(hd_taker *k, const char *name, const char *suffix, const char *wanted)
 {
+    blame(k, HD_FAULT_MISSING, name, suffix, NULL);
     HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s%s%s is missing from %s: wanted %s", name,
             *suffix ? "." : "", suffix, hd_checkpoint_folder(k->ck), wanted);
 }
@@ -104,6 +123,12 @@ static hd_status to_f32(hd_taker *k, const hd_tensor *t, const float **out)
     return HD_OK;
 }
 
+static hd_status tell_values(const hd_taker *k, hd_tensor *t, int32_t limit)
+{
+    k->survey->values(k->survey->user, t, limit);
+    return HD_OK;
+}
+
 static hd_status check_finite(hd_taker *k, const hd_tensor *t, const float *x)
 {
     int64_t const count = hd_st_tensor_count(&t->st);
@@ -114,7 +139,8 @@ static hd_status check_finite(hd_taker *k, const hd_tensor *t, const float *x)
     return HD_OK;
 }
 
-hd_status hd_take_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols, const float **out)
+static hd_status load_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
+                          const float **out)
 {
     char             wanted[96];
     hd_tensor *const t = find(k, name, "");
@@ -122,12 +148,18 @@ hd_status hd_take_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
     if (!t) return fail_missing(k, name, "", wanted);
     if (!is_plain(t->st.dtype) || !has_shape(&t->st, rows, cols)) return fail_tensor(k, t, wanted);
     HD_TRY(tick(k, t));
+    if (k->survey) return tell_values(k, t, 0);
     HD_TRY(to_f32(k, t, out));
     return check_finite(k, t, *out);
 }
 
-hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
-                      const int32_t **out)
+hd_status hd_take_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols, const float **out)
+{
+    return tell_fault(k, load_f32(k, name, rows, cols, out));
+}
+
+static hd_status load_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
+                          const int32_t **out)
 {
     char             wanted[96];
     hd_tensor *const t = find(k, name, "");
@@ -137,6 +169,7 @@ hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
     if ((!is_wide && t->st.dtype != HD_ST_I32) || !has_shape(&t->st, rows, cols))
         return fail_tensor(k, t, wanted);
     HD_TRY(tick(k, t));
+    if (k->survey) return tell_values(k, t, limit);
     int32_t *const copy = hd_pool_alloc(&k->weights->pool, (size_t)(rows * cols) * sizeof *copy);
     if (!copy) return fail_memory(k, name);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -152,6 +185,12 @@ hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols,
     }
     *out = copy;
     return HD_OK;
+}
+
+hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
+                      const int32_t **out)
+{
+    return tell_fault(k, load_i32(k, name, rows, cols, limit, out));
 }
 
 /* ---- matrices ---- */
@@ -178,34 +217,41 @@ static const struct {
     {"input_global_scale", offsetof(siblings, input_global_scale)},
 };
 
-static hd_status add_sibling(const hd_taker *k, const char *name, hd_tensor *t, siblings *s)
+/* Keeps the first of a kind.  Returns it when there is one already, else NULL. */
+static hd_tensor *add_sibling(siblings *s, const char *suffix, hd_tensor *t)
 {
-    const char *const suffix = t->name + strlen(name) + 1;
     for (size_t i = 0; i < sizeof sibling_kinds / sizeof sibling_kinds[0]; i++) {
         if (strcmp(suffix, sibling_kinds[i].suffix) != 0) continue;
         hd_tensor **const field = (hd_tensor **)(void *)((char *)s + sibling_kinds[i].field);
-        if (*field)
-            HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s has both %s and %s", name, (*field)->st.name,
-                    t->st.name);
+        if (*field) return *field;
         *field = t;
     }
-    return HD_OK;
+    return NULL;
 }
 
-/* They are neighbours by name, so one search finds them all. */
-static hd_status find_siblings(const hd_taker *k, const char *name, siblings *s)
+/* They are neighbours by name, so one search finds them all.  *s is whole also when it fails, as
+ * a survey goes on with it. */
+static hd_status find_siblings(hd_taker *k, const char *name, siblings *s)
 {
-    char prefix[HD_NAME_MAX];
+    char      prefix[HD_NAME_MAX];
+    hd_status status = HD_OK;
     *s = (siblings){.weight = NULL};
+    blame(k, HD_FAULT_SIBLINGS, name, "", NULL);
     int const n = snprintf(prefix, sizeof prefix, "%s.", name);
     if (n < 0 || (size_t)n >= sizeof prefix) return HD_OK;
     hd_tensor *t;
-    for (int32_t at = -1; (t = hd_checkpoint_next(k->ck, prefix, &at));)
-        HD_TRY(add_sibling(k, name, t, s));
-    return HD_OK;
+    for (int32_t at = -1; (t = hd_checkpoint_next(k->ck, prefix, &at));) {
+        const hd_tensor *const first = add_sibling(s, t->name + n, t);
+        if (first && status == HD_OK)
+            status = hd_error_set(k->err, HD_ERR_FORMAT, -1, "matrix %s has both %s and %s", name,
+                                  first->st.name, t->st.name);
+    }
+    return status;
 }
 
 static bool is_usable_scale(float x) { return isnormal(x) && x > 0; }
+
+bool hd_take_is_scale(float x) { return is_usable_scale(x); }
 
 /* A float scalar, [] or [1]. */
 static hd_status take_scalar(hd_taker *k, hd_tensor *t, float *out)
@@ -222,6 +268,7 @@ static hd_status take_tensor_scale(hd_taker *k, hd_tensor *t, bool is_divisor, f
     float stored;
     HD_TRY(take_scalar(k, t, &stored));
     *out = is_divisor ? 1 / stored : stored;
+    if (k->survey) return HD_OK;
     if (!is_usable_scale(stored) || !is_usable_scale(*out))
         HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s is %g, wanted a positive, normal number",
                 t->st.name, file_of(k, t), (double)stored);
@@ -238,7 +285,7 @@ static hd_status take_input_scale(hd_taker *k, hd_tensor *t, bool is_divisor, fl
     float stored;
     HD_TRY(take_scalar(k, t, &stored));
     *out = is_divisor ? 1 / stored : stored;
-    if (is_usable_scale(stored) && is_usable_scale(*out)) return HD_OK;
+    if (k->survey || (is_usable_scale(stored) && is_usable_scale(*out))) return HD_OK;
     hd_log_print(k->log, HD_LOG_WARNING, "tensor %s in %s is %g, no usable input scale", t->st.name,
                  file_of(k, t), (double)stored);
     if (!k->n_bad_inputs++) k->bad_input = t;
@@ -256,8 +303,8 @@ hd_status hd_take_check_inputs(const hd_taker *k)
             k->n_bad_inputs, t->st.name, file_of(k, t), (double)read_float(&t->st, 0));
 }
 
-static hd_status check_tensor(const hd_taker *k, const hd_tensor *t, bool has_dtype,
-                              const char *dtypes, int64_t rows, int64_t cols)
+static hd_status check_tensor(hd_taker *k, const hd_tensor *t, bool has_dtype, const char *dtypes,
+                              int64_t rows, int64_t cols)
 {
     char wanted[96];
     if (has_dtype && has_shape(&t->st, rows, cols)) return HD_OK;
@@ -273,11 +320,11 @@ static bool has_above(const uint8_t *bytes, size_t n, uint8_t most)
     return largest > most;
 }
 
-/* Block scales are most of what loading reads.  Those of NVFP4 are magnitudes: a sign or a NaN
- * code would poison 16 weights. */
+/* Block scales are most of what loading reads, and a survey reads none.  Those of NVFP4 are
+ * magnitudes: a sign or a NaN code would poison 16 weights. */
 static hd_status check_e4m3_scales(const hd_taker *k, const hd_tensor *t)
 {
-    if (k->is_trusted || !has_above(t->st.data, t->st.bytes, 0x7E)) return HD_OK;
+    if (k->survey || k->is_trusted || !has_above(t->st.data, t->st.bytes, 0x7E)) return HD_OK;
     size_t i = 0;
     while (i + 1 < t->st.bytes && t->st.data[i] <= 0x7E) i++;
     HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s: block scale %zu is 0x%02x (%s)", t->st.name,
@@ -286,7 +333,7 @@ static hd_status check_e4m3_scales(const hd_taker *k, const hd_tensor *t)
 
 static hd_status check_e8m0_scales(const hd_taker *k, const hd_tensor *t)
 {
-    if (k->is_trusted || !has_above(t->st.data, t->st.bytes, 0xFE)) return HD_OK;
+    if (k->survey || k->is_trusted || !has_above(t->st.data, t->st.bytes, 0xFE)) return HD_OK;
     size_t i = 0;
     while (i + 1 < t->st.bytes && t->st.data[i] <= 0xFE) i++;
     HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s: scale %zu is 0xff (NaN)", t->st.name,
@@ -296,7 +343,7 @@ static hd_status check_e8m0_scales(const hd_taker *k, const hd_tensor *t)
 /* Four-bit codes come as bytes, two in each, or as F4, whose shape counts elements. */
 static bool is_codes(hd_st_dtype d) { return d == HD_ST_U8 || d == HD_ST_I8 || d == HD_ST_F4; }
 
-static hd_status check_codes(const hd_taker *k, const hd_tensor *t, const hd_matrix *m)
+static hd_status check_codes(hd_taker *k, const hd_tensor *t, const hd_matrix *m)
 {
     bool const is_f4 = t->st.dtype == HD_ST_F4;
     return check_tensor(k, t, is_codes(t->st.dtype), is_f4 ? "F4" : "U8 (two codes a byte)", m->n,
@@ -358,6 +405,8 @@ static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
     HD_TRY(check_tensor(k, s->weight, true, "F8_E4M3", m->n, m->k));
     HD_TRY(check_tensor(k, s->scale, is_fp8_scale(s->scale->st.dtype), "F8_E8M0, F32, BF16 or F16",
                         rows, cols));
+    m->format = HD_FMT_FP8;
+    if (k->survey) return tick(k, s->weight) == HD_OK ? tick(k, s->scale) : HD_ERR_FORMAT;
     float *const sf = hd_pool_alloc(&k->weights->pool, (size_t)(rows * cols) * sizeof *sf);
     if (!sf) return fail_memory(k, s->scale->name);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -366,7 +415,6 @@ static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
             HD_FAIL(k->err, HD_ERR_NUMERIC, "tensor %s in %s: scale %lld is %g", s->scale->st.name,
                     file_of(k, s->scale), (long long)i, (double)sf[i]);
     }
-    m->format = HD_FMT_FP8;
     m->w = s->weight->st.data;
     m->sf = sf;
     HD_TRY(tick(k, s->weight));
@@ -380,6 +428,7 @@ static hd_status take_plain(hd_taker *k, const siblings *s, hd_matrix *m)
     HD_TRY(check_tensor(k, t, true, "BF16, F32 or F16", m->n, m->k));
     HD_TRY(tick(k, t));
     m->format = t->st.dtype == HD_ST_BF16 ? HD_FMT_BF16 : HD_FMT_F32;
+    if (k->survey) return HD_OK;
     if (m->format == HD_FMT_F32) {
         const float *w = NULL;
         HD_TRY(to_f32(k, t, &w));
@@ -430,20 +479,73 @@ static hd_status keep_input_scale(hd_taker *k, const char *name, hd_matrix *m)
     return HD_OK;
 }
 
-hd_status hd_take_expert(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
+static hd_status load_matrix(hd_taker *k, const char *name, const siblings *s, hd_matrix *out)
 {
-    siblings s;
-    HD_TRY(find_siblings(k, name, &s));
-    *out = (hd_matrix){.n = n, .k = cols, .scale = 1};
-    HD_TRY(take_by_siblings(k, name, &s, out));
+    HD_TRY(take_by_siblings(k, name, s, out));
     /* An input scale of a matrix that is not NVFP4 says nothing here, but it is known. */
-    if (s.input_scale && !s.input_scale->ticked) HD_TRY(tick(k, s.input_scale));
+    if (s->input_scale && !s->input_scale->ticked) HD_TRY(tick(k, s->input_scale));
     k->weights->n_matrices[out->format]++;
     return HD_OK;
+}
+
+/* ---- surveys ---- */
+
+static void tell_matrix(const hd_taker *k, const char *name, const siblings *s, const hd_matrix *m)
+{
+    bool const            is_divisor = s->packed != NULL;
+    hd_found_matrix const found = {
+        .name = name,
+        .format = m->format,
+        .n = m->n,
+        .k = m->k,
+        .w = is_divisor ? s->packed : s->weight,
+        .scale = s->scale,
+        .tensor_scale = is_divisor ? s->global_scale : s->scale_2,
+        .input_scale = is_divisor ? s->input_global_scale : s->input_scale,
+        .is_divisor = is_divisor,
+        .is_wanted = k->is_wanted,
+    };
+    k->survey->matrix(k->survey->user, &found);
+}
+
+/* Tensors that make no matrix are told one by one, so that none is looked at by nobody. */
+static void tell_siblings(const hd_taker *k, const char *name)
+{
+    for (size_t i = 0; i < sizeof sibling_kinds / sizeof sibling_kinds[0]; i++) {
+        hd_tensor *const t = find(k, name, sibling_kinds[i].suffix);
+        if (!t) continue;
+        t->ticked = 1;
+        k->survey->values(k->survey->user, t, 0);
+    }
+}
+
+static hd_status survey_matrix(hd_taker *k, const char *name, const siblings *s, hd_matrix *m)
+{
+    hd_status const status = load_matrix(k, name, s, m);
+    if (status == HD_OK) {
+        tell_matrix(k, name, s, m);
+        return HD_OK;
+    }
+    HD_TRY(tell_fault(k, status));
+    tell_siblings(k, name);
+    *m = (hd_matrix){0};
+    return HD_OK;
+}
+
+hd_status hd_take_expert(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
+{
+    siblings        s;
+    hd_status const found = find_siblings(k, name, &s);
+    *out = (hd_matrix){.n = n, .k = cols, .scale = 1};
+    if (!k->survey) return found == HD_OK ? load_matrix(k, name, &s, out) : found;
+    HD_TRY(tell_fault(k, found));
+    return survey_matrix(k, name, &s, out);
 }
 
 hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
 {
     HD_TRY(hd_take_expert(k, name, n, cols, out));
-    return out->format == HD_FMT_NVFP4 ? keep_input_scale(k, name, out) : HD_OK;
+    return out->format == HD_FMT_NVFP4 && !k->survey ? keep_input_scale(k, name, out) : HD_OK;
 }
+
+float hd_take_read(const hd_st_tensor *t, int64_t i) { return read_scale(t, i); }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "weights/survey.h"
 #include "weights/tensor_take.h"
 
 /* Where the tensors of one block are: "layers.3." and the sizes that its shapes follow. */
@@ -102,6 +103,7 @@ static hd_status check_expert(const block *b, const hd_experts *x, int32_t e, co
                               const char *projection)
 {
     hd_error *const err = b->taker->err;
+    if (b->taker->survey) return HD_OK; /* it sees which one differs from all */
     if (m->format != x->format)
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "%sffn.experts.%d.%s is %s, expert 0 is %s", b->prefix, e,
                 projection, hd_format_name(m->format), hd_format_name(x->format));
@@ -183,7 +185,7 @@ static hd_status take_globals(hd_taker *k, const hd_config *c, hd_weights *w)
 {
     block const b = {k, c, "", false};
     HD_TRY(take_matrix(&b, "embed", c->n_vocab, c->d_model, &w->embed));
-    if (w->embed.format != HD_FMT_BF16 && w->embed.format != HD_FMT_F32)
+    if (!k->survey && w->embed.format != HD_FMT_BF16 && w->embed.format != HD_FMT_F32)
         HD_FAIL(k->err, HD_ERR_UNSUPPORTED, "embed.weight is %s, wanted BF16, F32 or F16",
                 hd_format_name(w->embed.format));
     /* Published configs claim tied embeddings wrongly, so a head that is there is used. */
@@ -245,6 +247,14 @@ static void report_aside(const hd_log *log, const int32_t n[ASIDE_N])
         if (n[i]) hd_log_print(log, HD_LOG_INFO, "%d %s", n[i], what[i]);
 }
 
+static hd_status fail_extra(const hd_taker *k, const hd_tensor *t)
+{
+    char found[128];
+    HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s in %s is unexpected: found %s, wanted none",
+            t->st.name, hd_checkpoint_file_name(k->ck, t->shard),
+            hd_st_tensor_print(&t->st, found, sizeof found));
+}
+
 /* Every tensor was ticked or is known to be left aside; the first other one is an error. */
 static hd_status check_leftovers(hd_taker *k)
 {
@@ -253,11 +263,7 @@ static hd_status check_leftovers(hd_taker *k)
         hd_tensor *const t = hd_checkpoint_at(k->ck, i);
         if (t->ticked) continue;
         aside const why = is_aside(k->weights, t->name);
-        char        found[128];
-        if (why == ASIDE_NO)
-            HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s in %s is unexpected: found %s, wanted none",
-                    t->st.name, hd_checkpoint_file_name(k->ck, t->shard),
-                    hd_st_tensor_print(&t->st, found, sizeof found));
+        if (why == ASIDE_NO) return fail_extra(k, t);
         t->ticked++;
         n[why]++;
     }
@@ -300,14 +306,25 @@ static void describe_family(hd_weights *w)
     }
 }
 
-static hd_status load(hd_taker *k, hd_weights *w)
+static hd_status take_model(hd_taker *k, hd_weights *w)
 {
     const hd_config *const c = w->config;
     HD_TRY(take_globals(k, c, w));
     HD_TRY(take_layers(k, c, w));
+    return w->has_mtp ? take_mtp(k, c, &w->mtp) : HD_OK;
+}
+
+static void detect_drafter(const hd_taker *k, hd_weights *w)
+{
     w->has_mtp = hd_take_peek(k, "mtp.0.enorm", "weight") != NULL;
     w->has_dspark = !w->has_mtp && has_markov_head(k);
-    if (w->has_mtp) HD_TRY(take_mtp(k, c, &w->mtp));
+}
+
+static hd_status load(hd_taker *k, hd_weights *w)
+{
+    const hd_config *const c = w->config;
+    detect_drafter(k, w);
+    HD_TRY(take_model(k, w));
     hd_log_progress(k->log, "loading weights", k->most_projections, k->most_projections);
     HD_TRY(hd_take_check_inputs(k));
     HD_TRY(check_leftovers(k));
@@ -336,6 +353,77 @@ hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, bool is_trusted, 
     }
     *out = w;
     return HD_OK;
+}
+
+/* ---- surveys ---- */
+
+/* Length of `name` without ".weight" or ".weight_packed"; 0 when it has neither. */
+static size_t stem_of(const char *name)
+{
+    static const char *const suffixes[] = {".weight", ".weight_packed"};
+    size_t const             n = strlen(name);
+    for (int i = 0; i < 2; i++) {
+        size_t const m = strlen(suffixes[i]);
+        if (n > m && strcmp(name + n - m, suffixes[i]) == 0) return n - m;
+    }
+    return 0;
+}
+
+/* The matrix of a tensor that the model does not want, in its own shape. */
+static hd_status take_unwanted(hd_taker *k, hd_tensor *t)
+{
+    char          name[HD_NAME_MAX];
+    hd_matrix     m;
+    size_t const  n = stem_of(t->name);
+    int64_t const codes = t->st.dtype == HD_ST_U8 || t->st.dtype == HD_ST_I8 ? 2 : 1;
+    if (t->ticked || n == 0 || n >= sizeof name || t->st.rank != 2) return HD_OK;
+    if (t->st.shape[0] > INT32_MAX || t->st.shape[1] > INT32_MAX / codes) return HD_OK;
+    memcpy(name, t->name, n);
+    name[n] = '\0';
+    return hd_take_matrix(k, name, (int32_t)t->st.shape[0], (int32_t)(t->st.shape[1] * codes), &m);
+}
+
+/* What the model has no use for is told, then looked at like the rest: matrices first, so that
+ * their scales do not come as tensors of their own. */
+static hd_status survey_leftovers(hd_taker *k, hd_survey_result *out)
+{
+    int32_t const n = hd_checkpoint_count(k->ck);
+    for (int32_t i = 0; i < n && k->weights->config->n_layers > 0; i++) {
+        const hd_tensor *const t = hd_checkpoint_at(k->ck, i);
+        if (t->ticked) continue;
+        bool const     is_extra = is_aside(k->weights, t->name) == ASIDE_NO;
+        hd_fault const f = {HD_FAULT_EXTRA, t->st.name, hd_checkpoint_file_name(k->ck, t->shard),
+                            k->err->message};
+        out->n_aside += !is_extra;
+        if (is_extra && fail_extra(k, t) != HD_OK) k->survey->fault(k->survey->user, &f);
+    }
+    k->is_wanted = false;
+    for (int32_t i = 0; i < n; i++) HD_TRY(take_unwanted(k, hd_checkpoint_at(k->ck, i)));
+    for (int32_t i = 0; i < n; i++) {
+        hd_tensor *const t = hd_checkpoint_at(k->ck, i);
+        if (!t->ticked++) k->survey->values(k->survey->user, t, 0);
+    }
+    return HD_OK;
+}
+
+hd_status hd_weights_survey(hd_checkpoint *ck, const hd_survey *survey, hd_survey_result *out,
+                            hd_error *err)
+{
+    hd_error   told = {0}; /* of the fault at hand */
+    hd_weights w = {.config = hd_checkpoint_config(ck)};
+    hd_taker   k = {.ck = ck, .weights = &w, .err = &told, .survey = survey, .is_wanted = true};
+    *out = (hd_survey_result){0};
+    detect_drafter(&k, &w);
+    hd_status s = w.config->n_layers > 0 ? take_model(&k, &w) : HD_OK;
+    describe_family(&w);
+    memcpy(out->n_matrices, w.n_matrices, sizeof out->n_matrices);
+    memcpy(out->family, w.family, sizeof out->family);
+    if (s == HD_OK) s = survey_leftovers(&k, out);
+    out->has_mtp = w.has_mtp;
+    out->has_dspark = w.has_dspark;
+    hd_pool_free(&w.pool);
+    if (s != HD_OK && err) *err = told;
+    return s;
 }
 
 void hd_weights_close(hd_weights *w)
