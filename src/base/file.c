@@ -62,6 +62,18 @@ void hd_file_unmap(hd_file *f)
     *f = (hd_file){0};
 }
 
+/* Whole pages, also those shared with neighbours: they are read again from the cache. */
+static void advise(const void *data, size_t bytes, int advice)
+{
+    uintptr_t const page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t const begin = (uintptr_t)data / page * page;
+    if (bytes) (void)madvise((void *)begin, (uintptr_t)data + bytes - begin, advice);
+}
+
+void hd_file_expect(const void *data, size_t bytes) { advise(data, bytes, MADV_WILLNEED); }
+
+void hd_file_release(const void *data, size_t bytes) { advise(data, bytes, MADV_DONTNEED); }
+
 static hd_status read_all(int fd, char *to, size_t bytes, const char *path, hd_error *err)
 {
     for (size_t got = 0; got < bytes;) {

@@ -14,6 +14,10 @@ typedef struct hd_file {
 /* Maps `path`.  returns HD_ERR_IO naming the path and the system's reason. */
 hd_status hd_file_map(hd_file *out, const char *path, hd_error *err);
 void      hd_file_unmap(hd_file *f); /* a zeroed one is fine */
+/* Of mapped bytes that are about to be read once, and that were: whoever reads a file larger
+ * than memory says so, and holds only what is in between.  Both are hints; neither fails. */
+void hd_file_expect(const void *data, size_t bytes);
+void hd_file_release(const void *data, size_t bytes);
 
 /* Reads a whole file of at most `max_bytes`; adds a NUL that *bytes does not count.
  * owns     *out belongs to `pool` */

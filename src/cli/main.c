@@ -10,6 +10,8 @@ const hd_verb hd_verbs[] = {
     {"run", hd_cli_run, hd_help_run, "answers one prompt"},
     {"chat", hd_cli_chat, hd_help_chat, "holds a conversation"},
     {"eval", hd_cli_eval, hd_help_eval, "measures a model on tasks or on a text"},
+    {"audit", hd_cli_audit, hd_help_audit,
+     "tells what is wrong with a checkpoint, loading nothing"},
     {"trace", hd_cli_trace, hd_help_trace, "writes every step of a forward pass to a file"},
     {"tokens", hd_cli_tokens, hd_help_tokens, "shows how a text is cut into tokens"},
     {"prompt", hd_cli_prompt, hd_help_prompt, "shows the prompt that messages become"},

@@ -1,0 +1,110 @@
+#ifndef HD_DOCTOR_AUDIT_PARTS_H
+#define HD_DOCTOR_AUDIT_PARTS_H
+
+#include "doctor/audit.h"
+#include "doctor/audit_scan.h"
+
+/* The inside of an audit, for its files only. */
+
+HD_BEGIN_C
+
+/* ---- findings ---- */
+
+/* Of one kind so many are kept; all are counted. */
+#define HD_MAX_FINDINGS_OF_KIND 1000
+#define HD_MAX_FINDING_KINDS    64
+
+typedef struct hd_finding_kind {
+    const char *name; /* static */
+    int64_t     n, kept;
+} hd_finding_kind;
+
+typedef struct hd_findings {
+    hd_finding     *list; /* [used] of hd_memory */
+    int64_t         used, cap;
+    hd_finding_kind kinds[HD_MAX_FINDING_KINDS];
+    int32_t         n_kinds;
+    int64_t         n[HD_N_SEVERITIES];
+    bool            failed; /* sticky: no memory */
+    hd_pool         pool;
+} hd_findings;
+
+/* What a finding is about; `kind` is a static string. */
+typedef struct hd_finding_head {
+    hd_severity severity;
+    const char *kind, *tensor, *file;
+} hd_finding_head;
+
+void hd_findings_add(hd_findings *f, const hd_finding_head *head, const char *fmt, ...)
+    HD_PRINTF(3, 4);
+void hd_findings_free(hd_findings *f);
+
+/* ---- what is audited ---- */
+
+/* How a tensor differs from the one of the same name in another checkpoint. */
+typedef struct hd_difference {
+    bool   is_known;
+    double error;  /* |a - b| / |b| in the Frobenius norm */
+    double cosine; /* of both as vectors                  */
+    double ratio;  /* |a| / |b|                           */
+} hd_difference;
+
+typedef struct hd_audit_item {
+    hd_scanned    what;
+    hd_scan       scan;
+    hd_difference difference;
+} hd_audit_item;
+
+typedef struct hd_audit_side {
+    hd_findings     *findings; /* where faults go; NULL: nowhere */
+    hd_checkpoint   *ck;       /* owned */
+    hd_audit_item   *items;    /* [used] owned; in the order of the model's walk */
+    int64_t          used, cap;
+    hd_name_map      by_name;
+    hd_survey_result survey;
+    hd_pool          pool;
+    bool             failed; /* sticky: no memory for an item */
+} hd_audit_side;
+
+struct hd_audit {
+    hd_audit_side model, other; /* other: zero unless compared with */
+    bool          has_other;
+    int32_t       n_threads;
+    int64_t       bytes; /* read */
+    hd_findings   findings;
+    const hd_log *log;
+};
+
+/* NULL when there is no such item. */
+hd_audit_item *hd_audit_find(const hd_audit_side *s, const char *name);
+const char    *hd_audit_file(const hd_audit_side *s, const hd_tensor *t);
+
+/* Scans every item, several at a time. */
+hd_status hd_audit_scan(hd_audit *a, hd_error *err);
+/* Compares every item with the other side's of that name. */
+hd_status hd_audit_compare(hd_audit *a, hd_error *err);
+/* Turns what was seen into findings. */
+void hd_audit_judge(hd_audit *a);
+void hd_audit_judge_groups(hd_audit *a);
+void hd_audit_judge_config(hd_audit *a);
+
+/* ---- work of several threads ---- */
+
+#define HD_AUDIT_MOST_THREADS 16
+/* Does part i of n; `room` is the thread's own. */
+typedef bool hd_audit_work_fn(void *user, void *room, int64_t i);
+typedef struct hd_audit_work {
+    hd_audit_work_fn *run;
+    void             *user;
+    void            **rooms; /* [n_threads] */
+    int64_t           n;
+    int32_t           n_threads;
+} hd_audit_work;
+/* Runs all parts, in the calling thread too.  returns false when one did */
+bool hd_audit_work_run(const hd_audit_work *w);
+
+/* Name without digits, to tell which tensors are alike: "layers.*.attn.wq_a".  Returns out. */
+char *hd_audit_pattern(const char *name, char *out, size_t cap);
+
+HD_END_C
+#endif
