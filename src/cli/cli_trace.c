@@ -8,22 +8,27 @@
 #include "cli/model_options.h"
 #include "cli/question.h"
 #include "doctor/trace.h"
+#include "doctor/trace_report.h"
 
 const char hd_help_trace[] =
-    "usage: hadal trace MODEL (--ids LIST | -p TEXT | --messages FILE) --dump FILE [options]\n"
+    "usage: hadal trace MODEL (--ids LIST | -p TEXT | --messages FILE) [options]\n"
     "\n"
-    "Runs tokens once, in one pass, and writes the outputs of every step to a safetensors file,\n"
-    "with those of the MTP block where the model has one.  Prints one line about what was\n"
-    "written.\n"
+    "Runs tokens once, in one pass, then the MTP block where the model has one, and prints what\n"
+    "every step leaves: smallest and largest value, root of the mean square, blocks whose scale\n"
+    "saturated.  Ends at the first step that leaves NaN or infinity, says where, and what that\n"
+    "step had read; exit status 1 then.\n"
     "\n"
-    "  --dump FILE       the file to write\n"
+    "  --dump FILE       instead, writes the outputs of every step to a safetensors file\n"
+    "  --steps GLOB      only steps of such names: 'L0[0-3].*', '*.w2', logits\n"
+    "  --json            one JSON object instead of the table\n"
     "  --ids LIST        token ids with commas between them, such as 0,671,6102\n"
     "\n" HD_HELP_QUESTION_OPTIONS HD_HELP_TEMPLATE_OPTIONS "\n" HD_HELP_MODEL_OPTIONS;
 
 typedef struct trace_job {
     hd_model_options model;
     hd_question      question;
-    const char      *ids_text, *dump;
+    const char      *ids_text, *dump, *steps;
+    bool             is_json, is_bad;
 
     hd_screen  screen;
     hd_engine *engine; /* owned */
@@ -37,6 +42,8 @@ static int read_arguments(trace_job *j, int argc, char **argv)
     hd_option template[HD_N_TEMPLATE_OPTIONS];
     hd_option const own[] = {{.name = "--ids", .text = &j->ids_text},
                              {.name = "--dump", .text = &j->dump},
+                             {.name = "--steps", .text = &j->steps},
+                             {.name = "--json", .flag = &j->is_json},
                              {.name = NULL}};
     hd_model_options_list(&j->model, model);
     hd_question_list(&j->question, question);
@@ -47,7 +54,7 @@ static int read_arguments(trace_job *j, int argc, char **argv)
                           .operand_name = "MODEL"};
     int const        status = hd_options_read(&c, argc, argv);
     if (status >= 0) return status;
-    if (!j->dump) return hd_cli_misuse("trace", "no --dump FILE given");
+    if (j->dump && j->is_json) return hd_cli_misuse("trace", "--dump writes a file, not --json");
     const hd_question *const q = &j->question;
     if (!j->ids_text) return hd_question_check(q, "trace");
     if (q->text || q->messages || q->system || q->is_raw || q->think >= 0 || q->dialect >= 0)
@@ -92,9 +99,29 @@ static hd_status encode_question(trace_job *j, hd_error *err)
     return s;
 }
 
+static hd_status dump(trace_job *j, hd_error *err)
+{
+    hd_trace_result        result = {0};
+    hd_trace_options const o = {j->dump, j->steps};
+    HD_TRY(hd_trace(j->engine, j->asked.ids, j->asked.n, &o, &result, err));
+    printf("%s: %d tokens, %d steps, %d tensors, %" PRId64 " bytes; greedy next token %d\n",
+           j->dump, j->asked.n, result.n_steps, result.n_tensors, result.bytes, result.greedy);
+    return HD_OK;
+}
+
+static hd_status report(trace_job *j, hd_error *err)
+{
+    hd_buffer                     out = {0};
+    hd_trace_report_options const o = {j->asked.ids, j->asked.n, j->steps, j->is_json};
+    hd_status                     s = hd_trace_report(j->engine, &o, &out, &j->is_bad, err);
+    if (s == HD_OK && !hd_stdout_write(out.data, out.used))
+        s = hd_error_set(err, HD_ERR_IO, -1, "standard output");
+    hd_buffer_free(&out);
+    return s;
+}
+
 static hd_status trace(trace_job *j, hd_error *err)
 {
-    hd_trace_result result = {0};
     if (j->ids_text)
         HD_TRY(read_ids(j->ids_text, &j->asked, err));
     else
@@ -103,10 +130,7 @@ static hd_status trace(trace_job *j, hd_error *err)
     j->model.chunk = j->asked.n;
     j->model.has_mtp = true;
     HD_TRY(hd_model_options_open(&j->model, &j->screen, &j->engine, err));
-    HD_TRY(hd_trace(j->engine, j->asked.ids, j->asked.n, j->dump, &result, err));
-    printf("%s: %d tokens, %d steps, %d tensors, %" PRId64 " bytes; greedy next token %d\n",
-           j->dump, j->asked.n, result.n_steps, result.n_tensors, result.bytes, result.greedy);
-    return HD_OK;
+    return j->dump ? dump(j, err) : report(j, err);
 }
 
 int hd_cli_trace(int argc, char **argv)
@@ -120,5 +144,6 @@ int hd_cli_trace(int argc, char **argv)
     hd_asked_free(&j.asked);
     hd_buffer_free(&j.source);
     hd_engine_close(j.engine);
-    return s == HD_OK ? HD_EXIT_OK : hd_cli_fail(&err);
+    if (s != HD_OK) return hd_cli_fail(&err);
+    return j.is_bad ? HD_EXIT_FAILED : HD_EXIT_OK;
 }

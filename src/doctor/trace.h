@@ -13,16 +13,23 @@ typedef struct hd_trace_result {
     int64_t bytes;              /* of the file's tensors                     */
 } hd_trace_result;
 
+typedef struct hd_trace_options {
+    const char *path;  /* written whole or not at all */
+    const char *steps; /* a glob of step names and of `logits`, `streams`; NULL: all */
+} hd_trace_options;
+
 /* Traces n tokens in one pass from an empty sequence, and the MTP block behind it where the
  * engine has it bound (its input for the last token is the greedy next one).
  *
  * The file holds f32 tensors `logits` [t, vocab], `streams` [layer, t, m, d] after each layer,
- * `mtp.<label>.<operand>` or `<label>.<operand>`; ids and counts are I32.
+ * `mtp.<label>.<operand>` or `<label>.<operand>` in the order of the plan; ids and counts are I32.
+ * Its metadata has the `ids`, the options in force (`model`, `act`, `kv`) and the kernel of each
+ * step (`kernel.<label>`).
  *
  * e        opened with a chunk and a context of at least n tokens; no open session
- * path     written whole or not at all
- * returns  HD_ERR_INVALID for ids outside the vocabulary or too many; HD_ERR_IO, HD_ERR_MEMORY */
-hd_status hd_trace(hd_engine *e, const int32_t *ids, int32_t n, const char *path,
+ * returns  HD_ERR_INVALID for ids outside the vocabulary, too many, or a glob that fits nothing;
+ *          HD_ERR_IO, HD_ERR_MEMORY                                                          */
+hd_status hd_trace(hd_engine *e, const int32_t *ids, int32_t n, const hd_trace_options *opt,
                    hd_trace_result *out, hd_error *err);
 
 HD_END_C

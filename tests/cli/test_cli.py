@@ -3,6 +3,7 @@
 
 usage: test_cli.py [HADAL [MODEL]]     defaults: build/hadal models/demo"""
 import json
+import math
 import os
 import pathlib
 import pty
@@ -131,7 +132,7 @@ def test_wrong_usage():
     misused("eval", MODEL, says="either --tasks or --text")
     misused("eval", MODEL, "--tasks", "a", "--text", "b", says="either --tasks or --text")
     misused("eval", MODEL, "--text", "b", "--failures", says="go with --tasks")
-    misused("trace", MODEL, "-p", "x", says="no --dump FILE given")
+    misused("trace", MODEL, "-p", "x", "--dump", "f", "--json", says="--dump writes a file")
     misused("trace", MODEL, "--ids", "1", "-p", "x", "--dump", "f", says="--ids is the whole")
 
 
@@ -521,6 +522,109 @@ def test_trace_of_a_text():
     assert status == 0 and f" {n} tokens, " in out, out
     first = answer("-p", FRANCE, "-n", "1")["ids"][0]
     assert out.endswith(f"greedy next token {first}\n"), (out, first)
+
+
+def test_trace_of_some_steps():
+    dump = str(SCRATCH / "some.safetensors")
+    trace = ["trace", MODEL, "--ids", "0,2042,433", "--quiet", "--dump", dump]
+    assert hadal(*trace)[0] == 0
+    whole = tensors(dump)
+    assert whole["__metadata__"]["kernel.L00.attn_norm"] == "rmsnorm_ref"
+    assert whole["__metadata__"]["ids"] == "0,2042,433"
+    for glob, wanted in (("L02.*", r"L02\."), ("*.kv_norm", r"(L..|mtp)\.kv_norm\."),
+                         ("logits", "logits$"), ("streams", "streams$")):
+        assert hadal(*trace, "--steps", glob)[0] == 0
+        some = tensors(dump)
+        del some["__metadata__"]
+        assert set(some) == {n for n in whole if re.match(wanted, n)}, glob
+    os.unlink(dump)
+    refused(*trace, "--steps", "L99.*", says="no step is called L99")
+    assert not os.path.exists(dump)
+    refused("trace", MODEL, "--ids", "0", "--quiet", "--steps", "x", says="no step is called x")
+
+
+def rows_of_trace(*args):
+    status, out, err = hadal("trace", MODEL, "--ids", "0,2042,433", "--quiet", "--json", *args)
+    assert status == 0 and err == "", err
+    return json.loads(out)
+
+
+def test_trace_report():
+    """Ranges are those of the values that --dump writes."""
+    dump = SCRATCH / "report.safetensors"
+    assert hadal("trace", MODEL, "--ids", "0,2042,433", "--quiet", "--dump", str(dump))[0] == 0
+    header, blob = tensors(str(dump)), dump.read_bytes()
+    base = 8 + struct.unpack("<Q", blob[:8])[0]
+    report = rows_of_trace()
+    assert report["tokens"] == 3 and report["stopped"] is None and report["greedy"] >= 0
+    seen = 0
+    for row in report["steps"]:
+        info = header[f"{row['step']}.{row['operand']}"]
+        begin, end = info["data_offsets"]
+        kind = {"F32": "f", "I32": "i"}[info["dtype"]]
+        x = struct.unpack(f"<{(end - begin) // 4}{kind}", blob[base + begin:base + end])
+        rms = math.sqrt(sum(v * v for v in x) / len(x))
+        assert row["count"] == len(x) and row["bad"] == 0 and row["shape"] == info["shape"], row
+        for key, value in (("min", min(x)), ("max", max(x)), ("rms", rms)):
+            assert abs(row[key] - value) <= 1e-8 * abs(value), (row, key, value)
+        if row["operand"] == "saturated":
+            assert row["saturated"] == sum(x), row
+        seen += 1
+    assert seen > 400
+    # Bytes of caches are codes, not values; all else is there.
+    caches = {n for n in header if header[n].get("dtype") == "U8"}
+    assert len(header) - len(caches) == seen + 1 + 3, (len(header), len(caches), seen)
+    some = rows_of_trace("--steps", "L01.w2*")["steps"]
+    assert some == [r for r in report["steps"] if r["step"].startswith("L01.w2")] and some
+    text = hadal("trace", MODEL, "--ids", "0,2042,433", "--quiet")[1]
+    assert re.search(r"^L01\.attn_norm +y +\[3, 256\] .* rmsnorm_", text, re.M), text
+    assert text.splitlines()[-1].endswith(f"all finite; greedy next token {report['greedy']}")
+
+
+def spoiled(name, change):
+    """The demo model with one scalar tensor changed."""
+    folder = SCRATCH / "spoiled"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(MODEL, folder)
+    for path in folder.glob("*.safetensors"):
+        blob = bytearray(path.read_bytes())
+        base = 8 + struct.unpack("<Q", blob[:8])[0]
+        info = json.loads(blob[8:base]).get(name)
+        if info:
+            begin, end = (base + o for o in info["data_offsets"])
+            value, = struct.unpack("<f", blob[begin:end])
+            blob[begin:end] = struct.pack("<f", change(value))
+            path.write_bytes(blob)
+            return str(folder)
+    raise AssertionError(name)
+
+
+def test_trace_names_the_first_bad_step():
+    """A scale beyond every activation: the product overflows in this matrix and no other."""
+    matrix = "model.layers.3.self_attn.o_b_proj"
+    folder = spoiled(f"{matrix}.weight_scale_2", lambda _: 3e38)
+    status, out, err = hadal("trace", folder, "--ids", "0,2042,433", "--quiet", "--json")
+    stopped = json.loads(out)["stopped"]
+    assert status == 1 and err == "" and stopped["step"] == "L03.o_b", (err, stopped)
+    assert stopped["operand"] == "y" and stopped["kernel"].startswith("gemm_nvfp4"), stopped
+    assert stopped["bad"] > 0 and len(stopped["at"]) == 2, stopped
+    x = next(i for i in stopped["inputs"] if i["operand"] == "x")
+    assert x["from"] == "L03.o_b_in" and x["bad"] == 0 and x["max"] > 0, x
+    status, out, err = hadal("trace", folder, "--ids", "0,2042,433", "--steps", "L00.gate")
+    lines = out.splitlines()
+    assert status == 1 and lines[1].startswith("L00.gate ") and lines[2].startswith("L03.o_b ")
+    assert re.fullmatch(r"step L03\.o_b \(gemm_nvfp4_\w+\): \d+ of 768 values of y are NaN or "
+                        r"infinite, the first at \[\d, \d+\]; the steps before left none",
+                        lines[4]), lines[4]
+    assert "of step L03.o_b_in" in out
+
+
+def test_trace_counts_saturated_blocks():
+    folder = spoiled("model.layers.2.self_attn.kv_proj.input_scale", lambda x: x / 64)
+    out = hadal("trace", folder, "--ids", "0,2042,433", "--quiet", "--json")[1]
+    counts = {r["step"]: r["saturated"] for r in json.loads(out)["steps"] if "saturated" in r}
+    healthy = {r["step"]: r["saturated"] for r in rows_of_trace()["steps"] if "saturated" in r}
+    assert healthy["L02.kv_in"] == 0 and counts["L02.kv_in"] > 10, counts
 
 
 def test_trace_refusals():
