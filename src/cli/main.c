@@ -14,6 +14,7 @@ const hd_verb hd_verbs[] = {
      "tells what is wrong with a checkpoint, loading nothing"},
     {"trace", hd_cli_trace, hd_help_trace,
      "shows or writes what every step of a forward pass leaves"},
+    {"compare", hd_cli_compare, hd_help_compare, "holds two forward passes against each other"},
     {"tokens", hd_cli_tokens, hd_help_tokens, "shows how a text is cut into tokens"},
     {"prompt", hd_cli_prompt, hd_help_prompt, "shows the prompt that messages become"},
     {"parse", hd_cli_parse, hd_help_parse, "takes an answer apart: reasoning, text, calls"},

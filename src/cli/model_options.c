@@ -20,6 +20,16 @@ void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS
     for (int i = 0; i < HD_N_MODEL_OPTIONS; i++) out[i] = list[i];
 }
 
+void hd_model_options_list_second(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS])
+{
+    hd_option const list[HD_N_SECOND_OPTIONS] = {
+        {.name = "--act-b", .choice = &m->act, .choices = acts},
+        {.name = "--kv-b", .choice = &m->kv, .choices = kvs},
+        {.name = "--isa-b", .isa = &m->isa},
+        {.name = NULL}};
+    for (int i = 0; i < HD_N_SECOND_OPTIONS; i++) out[i] = list[i];
+}
+
 void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS])
 {
     hd_option const list[HD_N_SIZE_OPTIONS] = {

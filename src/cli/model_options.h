@@ -33,6 +33,10 @@ typedef struct hd_model_options {
 
 #define HD_N_MODEL_OPTIONS 7 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
+/* The same for the second of two runs: --act-b, --kv-b, --isa-b; what is not given stays as it is
+ * in *m, so that it can be made of the first run's. */
+#define HD_N_SECOND_OPTIONS 4
+void hd_model_options_list_second(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS]);
 /* The sizes, for verbs where the user chooses them. */
 #define HD_N_SIZE_OPTIONS 3
 void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS]);

@@ -173,6 +173,11 @@ static int read_option(const hd_command *c, int argc, char **argv, int *at)
 
 static int read_operand(const hd_command *c, const char *arg)
 {
+    if (*c->operand && c->second && !*c->second) {
+        *c->second = arg;
+        return READ_ON;
+    }
+    if (*c->operand && c->second) return hd_cli_misuse(c->verb, "one too many: '%s'", arg);
     if (*c->operand)
         return hd_cli_misuse(c->verb, "one %s only, not also '%s'", c->operand_name, arg);
     *c->operand = arg;

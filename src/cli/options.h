@@ -51,6 +51,7 @@ typedef struct hd_command {
     const hd_option *options[6]; /* lists; those behind a NULL do not count */
     const char     **operand;    /* where the one operand goes */
     const char      *operand_name;
+    const char     **second;       /* where a second one may go; NULL: there is none */
     const bool      *stands_alone; /* a flag that leaves no place for the operand, or NULL */
 } hd_command;
 
