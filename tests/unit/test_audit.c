@@ -270,13 +270,94 @@ static void test_patterns(void **state)
     assert_string_equal(hd_audit_pattern("layers.12.x", small, sizeof small), "layers.");
 }
 
+/* ---- want of memory and of files ---- */
+
+#define CONFIG "tests/models/tiny512-official/config.json"
+
+/* A model that lacks nearly all, with a matrix of each kind. */
+static void write_model(temp_folder *t)
+{
+    static const char header[] =
+        "{\"layers.0.attn.wq_a.weight\":{\"dtype\":\"U8\",\"shape\":[64,64],\"data_offsets\":[0,"
+        "4096]},"
+        "\"layers.0.attn.wq_a.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":[64,8],"
+        "\"data_offsets\":[4096,4608]},"
+        "\"layers.0.attn.wq_a.weight_scale_2\":{\"dtype\":\"F32\",\"shape\":[],"
+        "\"data_offsets\":[4608,4612]},"
+        "\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[130,8],\"data_offsets\":[4612,5652]},"
+        "\"a.scale\":{\"dtype\":\"F8_E8M0\",\"shape\":[2,1],\"data_offsets\":[5652,5654]},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[5654,5660]}}";
+    size_t      bytes;
+    char *const config = read_golden(CONFIG, &bytes);
+    temp_folder_make(t);
+    temp_folder_write(t, "config.json", config, bytes);
+    temp_folder_write_st(t, "model.safetensors", header, 5660);
+    free(config);
+}
+
+static hd_status run_audit(const temp_folder *model, hd_error *err)
+{
+    hd_audit              *a = NULL;
+    hd_buffer              out = {0};
+    hd_audit_options const opt = {.model = model->path, .against = model->path, .n_threads = 1};
+    hd_status              s = hd_audit_run(&a, &opt, err);
+    if (s == HD_OK) {
+        hd_audit_print(a, true, &out);
+        hd_audit_print_json(a, true, &out);
+        if (out.failed) s = hd_error_set(err, HD_ERR_MEMORY, -1, "no memory for the report");
+    }
+    hd_buffer_free(&out);
+    hd_audit_close(a);
+    return s;
+}
+
+/* Each allocation fails once: an error and nothing left behind, which a sanitizer would see. */
+static void test_no_memory(void **state)
+{
+    temp_folder model;
+    int64_t     n = 1;
+    (void)state;
+    write_model(&model);
+    for (;; n++) {
+        hd_error      err = {0};
+        int64_t const before = hd_memory_count();
+        hd_memory_fail_at(n);
+        hd_status const s = run_audit(&model, &err);
+        hd_memory_fail_at(0);
+        if (s == HD_OK && hd_memory_count() - before < n) break;
+        if (s == HD_OK) continue; /* a finding less, or a median: nothing that the report needs */
+        assert_int_equal(s, HD_ERR_MEMORY);
+        assert_true(err.message[0] != '\0');
+    }
+    assert_true(n > 20);
+    temp_folder_remove(&model);
+}
+
+/* A file that cannot be read is a finding. */
+static void test_no_file(void **state)
+{
+    temp_folder model;
+    int         failed = 0;
+    (void)state;
+    write_model(&model);
+    for (int64_t n = 1; n < 40; n++) {
+        hd_error err = {0};
+        hd_file_fail_at(n);
+        failed += run_audit(&model, &err) != HD_OK;
+        hd_file_fail_at(0);
+    }
+    assert_int_equal(failed, 0);
+    temp_folder_remove(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nvfp4),         cmocka_unit_test(test_every_nibble),
         cmocka_unit_test(test_fp8),           cmocka_unit_test(test_floats),
         cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_findings),
-        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_patterns),      cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
