@@ -13,7 +13,7 @@ void hd_cli_print_usage(bool is_error)
     FILE *const to = is_error ? stderr : stdout;
     fputs("usage: hadal VERB [options]\n\n", to);
     for (int i = 0; i < hd_n_verbs; i++)
-        fprintf(to, "  %-8s%s\n", hd_verbs[i].name, hd_verbs[i].summary);
+        fprintf(to, "  %-10s%s\n", hd_verbs[i].name, hd_verbs[i].summary);
     fputs("\nhadal help VERB explains a verb; hadal --version names the version.\n"
           "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
           to);

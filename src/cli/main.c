@@ -15,6 +15,7 @@ const hd_verb hd_verbs[] = {
     {"trace", hd_cli_trace, hd_help_trace,
      "shows or writes what every step of a forward pass leaves"},
     {"compare", hd_cli_compare, hd_help_compare, "holds two forward passes against each other"},
+    {"selftest", hd_cli_selftest, hd_help_selftest, "proves that a model computes right here"},
     {"tokens", hd_cli_tokens, hd_help_tokens, "shows how a text is cut into tokens"},
     {"prompt", hd_cli_prompt, hd_help_prompt, "shows the prompt that messages become"},
     {"parse", hd_cli_parse, hd_help_parse, "takes an answer apart: reasoning, text, calls"},

@@ -13,7 +13,8 @@ typedef struct hd_model_options {
     int         act;   /* an hd_act */
     int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
-    uint32_t    isa; /* 0: all that this machine has */
+    int32_t     n_sessions; /* 0: one */
+    uint32_t    isa;        /* 0: all that this machine has */
     bool        has_mtp, is_trusted;
     bool        is_verbose, is_quiet;
 } hd_model_options;

@@ -32,7 +32,7 @@ WEATHER = {"messages": [{"role": "user", "content": "What is the weather in Pari
            "tools": TOOLS}
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-VERBS = ["run", "chat", "eval", "audit", "trace", "compare", "tokens", "prompt", "parse", "help"]
+VERBS = ["run", "chat", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse", "help"]
 # Nearly every token is as likely as the end of the answer, so the answer is long.
 RAMBLING = ["--temp", "50", "--seed", "1"]
 
@@ -111,7 +111,7 @@ def test_every_documented_option_exists():
 
 
 def test_unknown_options():
-    for verb in ("run", "chat", "eval", "audit", "trace", "compare", "tokens", "prompt", "parse"):
+    for verb in ("run", "chat", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse"):
         misused(verb, MODEL, "--frobnicate", says=f"{verb}: unknown option --frobnicate; "
                                                   f"see hadal help {verb}$")
         misused(verb, MODEL, "--frobnicate=1", says="unknown option --frobnicate;")

@@ -1,0 +1,294 @@
+#include "doctor/kernel_check.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor/compare_pair.h"
+
+/* Bytes that no kernel leaves: NaN in floats. */
+#define POISON 0xFF
+
+/* ---- operands ---- */
+
+typedef struct operands {
+    hd_operand o[HD_MAX_OPERANDS];
+    int32_t    n;
+} operands;
+
+static operands describe(const hd_step *step)
+{
+    operands x;
+    x.n = step->kernel->op->describe(step->args, x.o);
+    return x;
+}
+
+static size_t bytes_of(const hd_operand *o)
+{
+    return (size_t)hd_operand_count(o) * hd_dtype_bytes(o->dtype);
+}
+
+static bool is_output(const hd_operand *o) { return o->role != HD_IN; }
+
+/* Whether an input lies where the step writes, so that it is gone afterwards. */
+static bool is_overwritten(const hd_step *step, const operands *x, int32_t i)
+{
+    const char *const a = hd_operand_pointer(step->args, &x->o[i]);
+    if (x->o[i].role == HD_OUT || x->o[i].list || !a) return false;
+    for (int32_t j = 0; j < x->n; j++) {
+        const char *const b = hd_operand_pointer(step->args, &x->o[j]);
+        if (is_output(&x->o[j]) && a < b + bytes_of(&x->o[j]) && b < a + bytes_of(&x->o[i]))
+            return true;
+    }
+    return false;
+}
+
+/* ---- before a step ---- */
+
+static void save_inputs(hd_kernel_check *c)
+{
+    c->saved.used = 0;
+    memset(c->saved_at, 0, sizeof c->saved_at);
+    if (c->next >= c->plan->n) return;
+    const hd_step *const step = &c->plan->steps[c->next];
+    operands const       x = describe(step);
+    for (int32_t i = 0; i < x.n; i++) {
+        if (!is_overwritten(step, &x, i)) continue;
+        c->saved_at[i] = hd_arena_alloc(&c->saved, bytes_of(&x.o[i]));
+        memcpy(c->saved_at[i], hd_operand_pointer(step->args, &x.o[i]), bytes_of(&x.o[i]));
+    }
+}
+
+/* Largest room that one step of the plan needs for its inputs and for its outputs. */
+static void measure(const hd_plan *p, size_t *saved, size_t *outputs)
+{
+    *saved = *outputs = 0;
+    for (int32_t s = 0; s < p->n; s++) {
+        operands const x = describe(&p->steps[s]);
+        hd_arena       in = {0}, out = {0};
+        for (int32_t i = 0; i < x.n; i++) {
+            if (is_overwritten(&p->steps[s], &x, i)) hd_arena_alloc(&in, bytes_of(&x.o[i]));
+            if (is_output(&x.o[i])) hd_arena_alloc(&out, bytes_of(&x.o[i]));
+        }
+        if (in.peak > *saved) *saved = in.peak;
+        if (out.peak > *outputs) *outputs = out.peak;
+    }
+}
+
+static hd_status make_room(hd_arena *a, size_t bytes, hd_error *err)
+{
+    if (a->base && bytes <= a->cap) return HD_OK;
+    hd_memory_free(a->base);
+    *a = (hd_arena){.base = hd_memory_alloc(bytes), .cap = bytes};
+    if (!a->base) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu bytes of operands", bytes);
+    return HD_OK;
+}
+
+hd_status hd_kernel_check_begin(hd_kernel_check *c, const hd_plan *plan, hd_error *err)
+{
+    size_t saved, outputs;
+    measure(plan, &saved, &outputs);
+    HD_TRY(make_room(&c->saved, saved, err));
+    HD_TRY(make_room(&c->wanted, outputs, err));
+    HD_TRY(make_room(&c->got, outputs, err));
+    c->plan = plan;
+    c->next = 0;
+    save_inputs(c);
+    return HD_OK;
+}
+
+/* ---- a step once more ---- */
+
+/* One run of a kernel into memory of its own. */
+typedef struct rerun {
+    hd_kernel_check *c;
+    const hd_step   *step;
+    const operands  *x;
+    const void      *real[HD_MAX_OPERANDS];   /* outputs of the pass */
+    const void      *wanted[HD_MAX_OPERANDS]; /* of the reference */
+    const void      *got[HD_MAX_OPERANDS];    /* of another kernel */
+} rerun;
+
+static void set_pointer(void *args, const hd_operand *o, const void *p)
+{
+    memcpy((char *)args + o->slot, &p, sizeof p);
+}
+
+/* Runs k with outputs in `room`, whose places go to `at`. */
+static hd_status run_into(rerun *r, const hd_kernel *k, hd_arena *room,
+                          const void *at[HD_MAX_OPERANDS])
+{
+    hd_kernel_check *const c = r->c;
+    memcpy(c->args, r->step->args, k->op->args_bytes);
+    room->used = 0;
+    for (int32_t i = 0; i < r->x->n; i++) {
+        const hd_operand *const o = &r->x->o[i];
+        if (!is_output(o)) {
+            if (c->saved_at[i]) set_pointer(c->args, o, c->saved_at[i]);
+            continue;
+        }
+        size_t const bytes = bytes_of(o);
+        void *const  to = hd_arena_alloc(room, bytes);
+        if (c->saved_at[i])
+            memcpy(to, c->saved_at[i], bytes);
+        else
+            memset(to, POISON, bytes);
+        set_pointer(c->args, o, to);
+        at[i] = to;
+    }
+    return k->run(c->args, NULL);
+}
+
+/* ---- judging ---- */
+
+static void note_fault(hd_kernel_result *res, const rerun *r, const char *fmt, ...) HD_PRINTF(3, 4);
+static void note_fault(hd_kernel_result *res, const rerun *r, const char *fmt, ...)
+{
+    va_list ap;
+    char    step[96], what[128];
+    if (res->fault[0]) return;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    hd_step_name(r->step, step, sizeof step);
+    snprintf(res->fault, sizeof res->fault, "%s: %s", step, what);
+}
+
+static hd_st_tensor as_tensor(const hd_operand *o, const void *data)
+{
+    static const hd_st_dtype dtypes[] = {
+        [HD_F32] = HD_ST_F32, [HD_BF16] = HD_ST_BF16, [HD_U8] = HD_ST_U8, [HD_I32] = HD_ST_I32};
+    hd_st_tensor t = {.name = o->name, .dtype = dtypes[o->dtype], .rank = o->rank, .data = data};
+    memcpy(t.shape, o->shape, sizeof o->shape);
+    return t;
+}
+
+static void judge_floats(hd_kernel_result *res, const rerun *r, int32_t i, const void *got)
+{
+    const hd_operand *const o = &r->x->o[i];
+    hd_st_tensor const      a = as_tensor(o, got), b = as_tensor(o, r->wanted[i]);
+    hd_pair_stats const     p = hd_pair_compare(&a, &b);
+    if (p.row_error > res->worst) {
+        char step[64];
+        hd_step_name(r->step, step, sizeof step);
+        res->worst = p.row_error;
+        snprintf(res->at, sizeof res->at, "%s.%.24s", step, o->name);
+    }
+    if (p.row_error <= HD_KERNEL_TOLERANCE) return;
+    note_fault(res, r, "%s: row %" PRId64 " is %.3g away from the reference", o->name, p.worst_row,
+               p.row_error);
+}
+
+/* Bytes and ids are what they are.  Ids of a choice whose scores lie within rounding of each
+ * other may differ: then the scores chosen, which stand beside them, do not. */
+static void judge_exact(hd_kernel_result *res, const rerun *r, int32_t i, const void *got)
+{
+    const hd_operand *const    o = &r->x->o[i];
+    const unsigned char *const a = got, *const b = r->wanted[i];
+    size_t const bytes = bytes_of(o);
+    bool         has_scores = false;
+    if (memcmp(a, b, bytes) == 0) return;
+    for (int32_t j = 0; j < r->x->n; j++)
+        has_scores = has_scores || (is_output(&r->x->o[j]) && r->x->o[j].dtype == HD_F32 &&
+                                    hd_operand_count(&r->x->o[j]) == hd_operand_count(o));
+    if (o->dtype == HD_I32 && has_scores) return;
+    size_t at = 0;
+    while (a[at] == b[at]) at++;
+    note_fault(res, r, "%s: element %zu is not the reference's", o->name,
+               at / hd_dtype_bytes(o->dtype));
+}
+
+static void judge(hd_kernel_result *res, const rerun *r, const void *const got[HD_MAX_OPERANDS])
+{
+    res->steps++;
+    for (int32_t i = 0; i < r->x->n; i++) {
+        hd_dtype const d = r->x->o[i].dtype;
+        if (!is_output(&r->x->o[i]) || bytes_of(&r->x->o[i]) == 0) continue;
+        if (d == HD_F32 || d == HD_BF16)
+            judge_floats(res, r, i, got[i]);
+        else
+            judge_exact(res, r, i, got[i]);
+    }
+}
+
+/* The same bits again. */
+static void judge_repeat(hd_kernel_result *res, const rerun *r)
+{
+    for (int32_t i = 0; i < r->x->n; i++)
+        if (is_output(&r->x->o[i]) && bytes_of(&r->x->o[i]) > 0 &&
+            memcmp(r->real[i], r->got[i], bytes_of(&r->x->o[i])) != 0)
+            note_fault(res, r, "%s: other bits for the same input", r->x->o[i].name);
+}
+
+/* ---- all kernels of a step ---- */
+
+static int32_t find_reference(const hd_kernel_check *c, const hd_op *op)
+{
+    int32_t found = -1;
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->kernels[i].op == op && c->kernels[i].isa == HD_ISA_REF) found = i;
+    return found;
+}
+
+static void check_kernel(rerun *r, int32_t i)
+{
+    hd_kernel_check *const  c = r->c;
+    const hd_kernel *const  k = &c->kernels[i];
+    hd_kernel_result *const res = &c->results[i];
+    bool const              is_chosen = strcmp(k->name, r->step->kernel->name) == 0;
+    if (is_chosen) judge(res, r, r->real);
+    hd_status const s = run_into(r, k, &c->got, r->got);
+    if (s != HD_OK) {
+        note_fault(res, r, "ended with '%s'", hd_status_name(s));
+        return;
+    }
+    if (is_chosen)
+        judge_repeat(res, r);
+    else
+        judge(res, r, r->got);
+}
+
+hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
+{
+    hd_kernel_check *const c = check;
+    operands const         x = describe(step);
+    rerun                  r = {.c = c, .step = step, .x = &x};
+    int32_t const          ref = find_reference(c, step->kernel->op);
+    if (ref < 0) HD_FAIL(err, HD_ERR_UNSUPPORTED, "op %s has no reference", step->kernel->op->name);
+    for (int32_t i = 0; i < x.n; i++) r.real[i] = hd_operand_pointer(step->args, &x.o[i]);
+    hd_status const s = run_into(&r, &c->kernels[ref], &c->wanted, r.wanted);
+    if (s != HD_OK) HD_FAIL(err, s, "%s ended with '%s'", c->kernels[ref].name, hd_status_name(s));
+    for (int32_t i = 0; i < c->n; i++) {
+        const hd_kernel *const k = &c->kernels[i];
+        if (k->op == step->kernel->op && (k->isa & c->isa) && k->supports(step->args))
+            check_kernel(&r, i);
+    }
+    c->next++;
+    save_inputs(c);
+    return HD_OK;
+}
+
+/* ---- open and close ---- */
+
+hd_status hd_kernel_check_open(hd_kernel_check *c, const hd_kernel *kernels, int32_t n,
+                               uint32_t isa, hd_error *err)
+{
+    size_t largest = 0;
+    *c = (hd_kernel_check){.kernels = kernels, .n = n, .isa = (isa & HD_ISA_HOST) | HD_ISA_REF};
+    for (int32_t i = 0; i < n; i++)
+        if (kernels[i].op->args_bytes > largest) largest = kernels[i].op->args_bytes;
+    c->results = hd_pool_alloc(&c->pool, (size_t)n * sizeof *c->results);
+    c->args = hd_pool_alloc(&c->pool, largest);
+    if (!c->results || !c->args) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d kernels", n);
+    for (int32_t i = 0; i < n; i++) c->results[i].kernel = &kernels[i];
+    return HD_OK;
+}
+
+void hd_kernel_check_close(hd_kernel_check *c)
+{
+    hd_memory_free(c->saved.base);
+    hd_memory_free(c->wanted.base);
+    hd_memory_free(c->got.base);
+    hd_pool_free(&c->pool);
+}

@@ -1,0 +1,47 @@
+#ifndef HD_DOCTOR_KERNEL_CHECK_H
+#define HD_DOCTOR_KERNEL_CHECK_H
+
+#include "model/plan.h"
+
+/* Runs every kernel that could take a step on the very inputs of that step, beside a pass, and
+ * holds it against the op's reference: a model's own shapes and values, where tests/kernels has
+ * cases of its own.  Kernels of the host only. */
+
+HD_BEGIN_C
+
+/* Relative error of a row from which on a kernel is wrong.  Sums of 16,384 f32 terms in eight
+ * lanes are some 2e-6 apart in whatever order, ten times more where terms cancel; one term left
+ * out of them is 8e-3.  Ops that are exact come out at 0, or far above. */
+#define HD_KERNEL_TOLERANCE 1e-3
+
+typedef struct hd_kernel_result {
+    const hd_kernel *kernel;
+    int64_t          steps;      /* it ran on                                      */
+    double           worst;      /* relative error of a row                        */
+    char             at[96];     /* that step and operand                     */
+    char             fault[256]; /* the first one; empty: none                */
+} hd_kernel_result;
+
+typedef struct hd_kernel_check {
+    const hd_kernel  *kernels; /* [n] as hd_kernels: the last one of an op is its reference */
+    hd_kernel_result *results; /* [n] of the pool */
+    int32_t           n;
+    uint32_t          isa;              /* families to try */
+    const hd_plan    *plan;             /* that runs now   */
+    int32_t           next;             /* step of it      */
+    hd_arena saved, wanted, got;        /* bases owned: inputs before a step, outputs of two runs */
+    void    *saved_at[HD_MAX_OPERANDS]; /* of the next step; NULL: not saved */
+    void    *args;                      /* [largest of all ops] of the pool */
+    hd_pool  pool;
+} hd_kernel_check;
+
+hd_status hd_kernel_check_open(hd_kernel_check *c, const hd_kernel *kernels, int32_t n,
+                               uint32_t isa, hd_error *err);
+void      hd_kernel_check_close(hd_kernel_check *c);
+/* Stands before each run of a plan. */
+hd_status hd_kernel_check_begin(hd_kernel_check *c, const hd_plan *plan, hd_error *err);
+/* For hd_plan_run, with the check as user. */
+hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err);
+
+HD_END_C
+#endif
