@@ -10,6 +10,8 @@
 /* A tensor that is no matrix is read in rows of so many values. */
 #define PIECE 4096
 
+#define PART_VALUES ((int64_t)4 << 20) /* read before memory is given back */
+
 /* Two rows of decoded values; grows to the longest. */
 typedef struct row_pair {
     double *a, *b; /* [cap] owned, in one */
@@ -120,10 +122,23 @@ static hd_difference conclude(const sums *s)
                            .ratio = share(sqrt(s->aa), sqrt(s->bb), 1)};
 }
 
-static void release_item(const hd_scanned *m)
+/* Rows [begin, end) were read. */
+static void release_rows(const hd_scanned *m, int64_t begin, int64_t end)
 {
-    hd_file_release(m->w->st.data, m->w->st.bytes);
-    if (m->scale) hd_file_release(m->scale->st.data, m->scale->st.bytes);
+    const hd_tensor *const both[] = {m->w, m->scale};
+    int64_t const          rows = rows_of(m);
+    for (int i = 0; i < 2; i++) {
+        int64_t const bytes = both[i] ? (int64_t)both[i]->st.bytes : 0;
+        int64_t const from = bytes / rows * begin, to = end < rows ? bytes / rows * end : bytes;
+        if (bytes > 0) hd_file_release(both[i]->st.data + from, (size_t)(to - from));
+    }
+}
+
+/* Rows that make up some megabytes. */
+static int64_t rows_of_part(const hd_scanned *m)
+{
+    int64_t const n = PART_VALUES / width_of(m);
+    return n > 0 ? n : 1;
 }
 
 static bool compare_one(void *user, void *room, int64_t i)
@@ -135,13 +150,17 @@ static bool compare_one(void *user, void *room, int64_t i)
     sums                       s = {0};
     if (!other || !are_alike(&it->what, &other->what)) return true;
     if (!make_room(r, width_of(&it->what))) return false;
-    for (int64_t row = 0; row < rows_of(&it->what); row++) {
-        int64_t const n = decode_row(&it->what, row, r->a);
-        decode_row(&other->what, row, r->b);
-        add_row(&s, r, n);
+    int64_t const rows = rows_of(&it->what), step = rows_of_part(&it->what);
+    for (int64_t begin = 0, end; begin < rows; begin = end) {
+        end = begin + step < rows ? begin + step : rows;
+        for (int64_t row = begin; row < end; row++) {
+            int64_t const n = decode_row(&it->what, row, r->a);
+            decode_row(&other->what, row, r->b);
+            add_row(&s, r, n);
+        }
+        release_rows(&it->what, begin, end);
+        release_rows(&other->what, begin, end);
     }
-    release_item(&it->what);
-    release_item(&other->what);
     it->difference = conclude(&s);
     return true;
 }

@@ -133,32 +133,30 @@ static void scan_values(const hd_scanned *m, int64_t begin, int64_t end, hd_scan
 
 /* ---- four-bit matrices ---- */
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+#define EACH_LOW UINT64_C(0x1111111111111111) /* the lowest bit of every code */
 
-/* The larger of each two bytes, all below 0x80. */
-static uint64_t max_bytes(uint64_t a, uint64_t b)
+/* The largest magnitude of 16 codes in each word: bit by bit from the highest, among the codes
+ * that have all bits found so far. */
+static unsigned largest_code(uint64_t a, uint64_t b)
 {
-    uint64_t const is_more = ((a | EACH(0x80)) - b) & EACH(0x80);
-    uint64_t const mask = (is_more - (is_more >> 7)) | is_more;
-    return (a & mask) | (b & ~mask);
-}
-
-/* The largest magnitude of 16 codes. */
-static unsigned largest_code(const uint8_t *codes)
-{
-    uint64_t word;
-    memcpy(&word, codes, sizeof word);
-    uint64_t m = max_bytes(word & EACH(7), word >> 4 & EACH(7));
-    m = max_bytes(m, m >> 32);
-    m = max_bytes(m, m >> 16);
-    m = max_bytes(m, m >> 8);
-    return (unsigned)(m & 7);
+    uint64_t in_a = EACH_LOW, in_b = EACH_LOW;
+    unsigned most = 0;
+    for (int bit = 2; bit >= 0; bit--) {
+        uint64_t const x = a >> bit & in_a, y = b >> bit & in_b;
+        bool const     has = (x | y) != 0;
+        in_a = has ? x : in_a;
+        in_b = has ? y : in_b;
+        most = most << 1 | has;
+    }
+    return most;
 }
 
 static unsigned largest_of_block(const uint8_t *codes, hd_format f)
 {
-    unsigned const a = largest_code(codes), b = f == HD_FMT_MXFP4 ? largest_code(codes + 8) : 0;
-    return a > b ? a : b;
+    uint64_t a, b = 0;
+    memcpy(&a, codes, sizeof a);
+    if (f == HD_FMT_MXFP4) memcpy(&b, codes + sizeof a, sizeof b);
+    return largest_code(a, b);
 }
 
 /* What a scale of a block whose largest code is `code` may be noted for. */
