@@ -104,7 +104,6 @@ static hd_status name_items(hd_audit_side *s, hd_error *err)
 static hd_status open_side(hd_audit_side *s, const char *folder, const hd_log *log, hd_error *err)
 {
     hd_survey const survey = {on_fault, on_matrix, on_values, s};
-    if (!hd_file_is_folder(folder)) HD_FAIL(err, HD_ERR_IO, "%s: no such folder", folder);
     HD_TRY(hd_checkpoint_survey(&s->ck, folder, on_fault, s, log, err));
     s->cap = hd_checkpoint_count(s->ck);
     s->items = hd_memory_alloc((size_t)s->cap * sizeof *s->items);

@@ -23,7 +23,8 @@ typedef struct hd_side {
     hd_side_tensor        *list; /* [used] of the pool */
     int32_t                used, cap;
     int32_t                next;    /* of a live side: the tensor that comes now */
-    void                  *fetched; /* room for one operand of an accelerator */
+    void                  *fetched; /* [fetched_bytes] room for one operand of an accelerator */
+    size_t                 fetched_bytes;
     hd_pool                pool;
 } hd_side;
 

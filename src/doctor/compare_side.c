@@ -54,8 +54,10 @@ static hd_status add_plan(hd_side *s, const hd_pass_walk *w, bool is_mtp, hd_err
          .dtype = HD_F32, .rank = 2, .shape = {w->n, e->model.config->n_vocab}};
     HD_TRY(hd_pass_walk_plan(e, w, is_mtp, &plan, err));
     for (int32_t i = 0; i < plan->n; i++) HD_TRY(add_step(s, &plan->steps[i], err));
-    if (e->device && !s->fetched) {
-        s->fetched = hd_pool_alloc(&s->pool, hd_plan_largest_output(plan));
+    size_t const largest = hd_plan_largest_output(plan);
+    if (e->device && largest > s->fetched_bytes) {
+        s->fetched = hd_pool_alloc(&s->pool, largest);
+        s->fetched_bytes = largest;
         if (!s->fetched) HD_FAIL(err, HD_ERR_MEMORY, "no memory to fetch what steps leave");
     }
     return add(s, name, name, NULL, &logits, err);
