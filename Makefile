@@ -5,6 +5,7 @@
 #   make check      the rules that no compiler sees
 #   make fuzz       fuzzers for a fuzzing compiler (clang), in build/fuzz-engine
 #   make SAN=1 ...  the same under ASan and UBSan, in build/san
+#   make SAN=thread ...  the same under TSan, in build/tsan
 #   make CC=clang   the same with clang, in build/clang
 #   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH="sm_90a sm_100a" or others)
 #   make STATIC_JSON=1 ...  json-c linked in, for a machine that has none
@@ -16,14 +17,15 @@ PREFIX ?= /usr/local
 FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
 SAN    ?=
 CUDA   ?=
-BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/san)$(if $(CUDA),/cuda)
+BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/$(if $(filter thread,$(SAN)),tsan,san))$(if $(CUDA),/cuda)
 
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
 CFLAGS   := -std=c11 -O3 -g -ffp-contract=off $(WARN)
 LDLIBS   := $(if $(STATIC_JSON),-l:libjson-c.a,-ljson-c) -lm -lpthread
 ifneq ($(SAN),)
-CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE := $(if $(filter thread,$(SAN)),thread,address,undefined)
+CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
 # CUDA C replaces the empty accelerator.  The runtime is linked in, so that the program runs

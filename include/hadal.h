@@ -244,6 +244,7 @@ typedef struct hd_options {
     bool            has_mtp;    /* also bind the MTP block, where the model has one       */
     bool            is_trusted; /* loaded before without this: block scales are not read  */
     uint32_t        isa;        /* mask of kernel families; 0: all this machine has       */
+    int32_t         n_threads;  /* that share a pass; 0: all processors this process may use */
     hd_log_fn      *log;        /* NULL: silent                                           */
     hd_progress_fn *progress;   /* NULL: none                                             */
     void           *user;       /* handed to log and progress                             */
@@ -268,6 +269,7 @@ typedef struct hd_engine_info {
     int64_t     act_bytes;    /* activations of the largest pass                           */
     hd_dialect  dialect;      /* of prompts                                                */
     uint32_t    isa;          /* of hd_options.isa, the families that have any kernel      */
+    int32_t     n_threads;    /* that share a pass on the host                             */
 } hd_engine_info;
 void hd_engine_info_get(const hd_engine *e, hd_engine_info *out); /* borrowed strings */
 const hd_tokenizer *hd_engine_tokenizer(const hd_engine *e);      /* borrowed         */

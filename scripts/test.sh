@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests.  Installs what is missing, builds everything in four ways, then runs every program
+# All tests.  Installs what is missing, builds everything in five ways, then runs every program
 # that a pattern below finds, as many at once as there are cores: a new test needs no line
 # here.  One line a program; the last line is the sum.
 set -u
@@ -74,6 +74,7 @@ list_python()
 list_all()
 {
     list_tests build/san 2400 model
+    echo "$racing 300 $racing"
     list_cli build/san
     list_tests build 2400 model
     list_cli build
@@ -86,12 +87,16 @@ list_all()
     list_tests build/clang 600 unit
 }
 
+# What threads share, under TSan.
+racing=build/tsan/tests/unit/test_team
+
 # Without a whole build there is nothing to run, or something old.
 build_all()
 {
     check "build with gcc" make -s -j"$jobs" CC=gcc BUILD=build everything &&
         check "build with clang" make -s -j"$jobs" CC=clang BUILD=build/clang everything &&
         check "build with sanitizers" make -s -j"$jobs" CC=gcc SAN=1 BUILD=build/san everything &&
+        check "build with TSan" make -s -j"$jobs" CC=gcc SAN=thread BUILD=build/tsan $racing &&
         check "build of fuzzers" scripts/build_fuzzers.sh
 }
 

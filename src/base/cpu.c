@@ -1,5 +1,6 @@
 #include "base/cpu.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,13 @@ uint32_t hd_cpu_isa(void)
         __builtin_cpu_supports("avx512vbmi"))
         mask |= HD_ISA_AVX512;
     return mask;
+}
+
+int32_t hd_cpu_count(void)
+{
+    cpu_set_t set;
+    int const n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
 }
 
 static uint32_t family_bit(const char *name, size_t bytes)

@@ -17,6 +17,9 @@ HD_BEGIN_C
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);
 
+/* Processors that this process may use; at least 1. */
+int32_t hd_cpu_count(void);
+
 /* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90".  One place only: families of the
  * host and of an accelerator do not mix.
  * returns  HD_ERR_INVALID naming the word */

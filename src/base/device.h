@@ -9,8 +9,9 @@
 HD_BEGIN_C
 
 typedef struct hd_device hd_device; /* NULL: the host */
-typedef struct hd_stream hd_stream; /* NULL: the host; work on one runs in order */
-typedef struct hd_graph  hd_graph;  /* captured work, replayed as one            */
+typedef struct hd_stream hd_stream; /* work on one runs in order; on the host a team (base/team.h),
+                                       NULL: the calling thread alone */
+typedef struct hd_graph hd_graph;   /* captured work, replayed as one            */
 
 /* Kernel families (HD_ISA_) that the accelerator of this machine runs; 0 without one. */
 uint32_t hd_device_isa(void);

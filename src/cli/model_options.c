@@ -1,6 +1,9 @@
 #include "cli/model_options.h"
 
+#include <stdio.h>
+
 #include "base/cpu.h"
+#include "base/team.h"
 
 /* In the order of hd_act. */
 static const char *const acts[] = {"default", "exact", "official", "nvfp4", NULL};
@@ -13,6 +16,7 @@ void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS
         {.name = "--act", .choice = &m->act, .choices = acts},
         {.name = "--kv", .choice = &m->kv, .choices = kvs},
         {.name = "--isa", .isa = &m->isa},
+        {.name = "--threads", .number = &m->threads, .least = 1, .most = HD_MAX_THREADS},
         {.name = "--trust", .flag = &m->is_trusted},
         {.name = "--quiet", .flag = &m->is_quiet},
         {.name = "--verbose", .flag = &m->is_verbose},
@@ -41,13 +45,16 @@ void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OP
 
 static void describe(const hd_engine *e, hd_screen *screen)
 {
-    char           kernels[64];
+    char           kernels[64], threads[32] = "";
     hd_engine_info info;
     double const   mib = 1024.0 * 1024.0;
     hd_engine_info_get(e, &info);
     hd_isa_print(info.isa, kernels, sizeof kernels);
-    hd_screen_note(screen, "%s; activations %s; kernels %s", info.family, hd_act_name(info.act),
-                   kernels);
+    if (!(info.isa & HD_ISA_DEVICE))
+        snprintf(threads, sizeof threads, ", %d thread%s", info.n_threads,
+                 info.n_threads == 1 ? "" : "s");
+    hd_screen_note(screen, "%s; activations %s; kernels %s%s", info.family, hd_act_name(info.act),
+                   kernels, threads);
     if (!screen->is_verbose) return;
     hd_screen_note(screen, "%d layers%s, %d ids, context %d, dialect %s", info.n_layers,
                    info.has_mtp ? " and an MTP block" : "", info.n_vocab, info.max_tokens,
@@ -68,6 +75,7 @@ hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen)
                         .has_mtp = m->has_mtp,
                         .is_trusted = m->is_trusted,
                         .isa = m->isa,
+                        .n_threads = m->threads,
                         .log = hd_screen_on_log,
                         .progress = hd_screen_on_progress,
                         .user = screen};

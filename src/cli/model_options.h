@@ -13,8 +13,9 @@ typedef struct hd_model_options {
     int         act;   /* an hd_act */
     int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
-    int32_t     n_sessions; /* 0: one */
+    int32_t     n_sessions; /* 0: one                       */
     uint32_t    isa;        /* 0: all that this machine has */
+    int32_t     threads;    /* 0: all processors            */
     bool        has_mtp, is_trusted;
     bool        is_verbose, is_quiet;
 } hd_model_options;
@@ -25,6 +26,7 @@ typedef struct hd_model_options {
     "                    is what the checkpoint was made for\n"                                 \
     "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
     "  --isa LIST        kernel families: ref, avx2, avx512, or all (the default)\n"            \
+    "  --threads N       threads that share a pass; default: all processors\n"                  \
     "  --trust           do not check the block scales of the weights, which reads them all\n"  \
     "  --quiet           nothing on standard error but errors\n"                                \
     "  --verbose         also what was loaded, memory and speed, on standard error\n"
@@ -32,7 +34,7 @@ typedef struct hd_model_options {
     "  --context N       most tokens of a sequence; default 4096, or the model's if less\n" \
     "  --chunk N         most tokens read in one pass; default 128\n"
 
-#define HD_N_MODEL_OPTIONS 7 /* with the end of the list */
+#define HD_N_MODEL_OPTIONS 8 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
 /* The same for the second of two runs: --act-b, --kv-b, --isa-b; what is not given stays as it is
  * in *m, so that it can be made of the first run's. */

@@ -120,7 +120,7 @@ hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err)
     if (slot->graph && !run->after)
         HD_TRY(hd_graph_launch(e->device, slot->graph, err));
     else
-        HD_TRY(hd_plan_run(&slot->plan, hd_device_stream(e->device), run->after, run->user, err));
+        HD_TRY(hd_plan_run(&slot->plan, e->stream, run->after, run->user, err));
     return fetch_logits(e, run, err);
 }
 
@@ -135,7 +135,7 @@ static hd_status record_decoding(hd_engine *e, hd_error *err)
     HD_TRY(hd_engine_run(e, &run, err));
     HD_TRY(prepare_plan(e, &run, &slot, err));
     HD_TRY(hd_device_capture_begin(e->device, err));
-    hd_status const ran = hd_plan_run(&slot->plan, hd_device_stream(e->device), NULL, NULL, err);
+    hd_status const ran = hd_plan_run(&slot->plan, e->stream, NULL, NULL, err);
     hd_status const ended = hd_device_capture_end(e->device, &slot->graph, ran ? NULL : err);
     return ran != HD_OK ? ran : ended;
 }
@@ -178,6 +178,10 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if ((size_t)o->act > HD_ACT_NVFP4)
         HD_FAIL(err, HD_ERR_INVALID, "activation mode %d: wanted 0 .. %d", (int)o->act,
                 HD_ACT_NVFP4);
+    if (o->n_threads < 0 || o->n_threads > HD_MAX_THREADS)
+        HD_FAIL(err, HD_ERR_INVALID, "%d threads: wanted 1 .. %d, or 0 for all", o->n_threads,
+                HD_MAX_THREADS);
+    if (!o->n_threads) o->n_threads = hd_cpu_count();
     if (!o->isa) o->isa = hd_cpu_isa();
     HD_TRY(check_isa(o->isa, err));
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
@@ -330,11 +334,17 @@ static hd_status bind_sessions(hd_engine *e, hd_error *err)
     return HD_OK;
 }
 
-/* Opens the accelerator when its kernels are asked for, and moves the weights there. */
+/* Starts the threads; or opens the accelerator, when its kernels are asked for, and moves the
+ * weights there. */
 static hd_status place_weights(hd_engine *e, hd_error *err)
 {
-    if (!(e->options.isa & HD_ISA_DEVICE)) return HD_OK;
+    if (!(e->options.isa & HD_ISA_DEVICE)) {
+        HD_TRY(hd_team_open(&e->team, e->options.n_threads, err));
+        e->stream = hd_team_stream(e->team);
+        return HD_OK;
+    }
     HD_TRY(hd_device_open(&e->device, err));
+    e->stream = hd_device_stream(e->device);
     HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
     HD_TRY(own_arena(e->device, &e->placed, "weights", err));
     HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
@@ -395,6 +405,7 @@ void hd_engine_close(hd_engine *e)
     hd_tokenizer_close(e->tokenizer);
     hd_checkpoint_close(e->checkpoint);
     hd_device_close(e->device);
+    hd_team_close(e->team);
     if (e->has_lock) pthread_mutex_destroy(&e->lock);
     hd_memory_free(e);
 }
@@ -482,7 +493,8 @@ void hd_engine_info_get(const hd_engine *e, hd_engine_info *out)
                             .token_bytes = hd_model_token_bytes(&e->model),
                             .act_bytes = (int64_t)e->act.cap,
                             .dialect = c->dialect,
-                            .isa = e->options.isa & hd_kernel_families()};
+                            .isa = e->options.isa & hd_kernel_families(),
+                            .n_threads = e->options.n_threads};
 }
 
 const hd_tokenizer *hd_engine_tokenizer(const hd_engine *e) { return e->tokenizer; }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include "base/team.h"
 #include "model/model.h"
 
 /* The engine's inside, for engine/ and doctor/: programs use include/hadal.h. */
@@ -51,6 +52,8 @@ struct hd_engine {
     hd_weights    *weights;
     hd_tokenizer  *tokenizer;
     hd_device     *device; /* owned; NULL: kernels run on the host */
+    hd_team       *team;   /* owned; NULL on an accelerator        */
+    hd_stream     *stream; /* the one of either                    */
     hd_model       model;
     hd_pass        pass;
     hd_arena       tables, kv, act, placed; /* bases owned: device memory, where there is one;

@@ -152,6 +152,7 @@ def test_numbers_are_strict():
     misused(*run, "--think", "some", says="wanted one of off, low, high, max")
     misused(*run, "--act", "fp8", says="wanted one of default, exact, official, nvfp4")
     misused(*run, "--dialect", "v3", says="wanted one of ga, preview")
+    misused(*run, "--threads", "0", says="1 .. 1024")
     misused(*run, "--isa", "mmx", says="'mmx' is none of ref, avx2, avx512, all")
 
 
@@ -171,7 +172,7 @@ def test_bad_models():
 def test_run_prints_the_answer():
     status, out, err = hadal("run", MODEL, "-p", FRANCE)
     assert (status, out) == (0, PARIS + "\n")
-    assert re.fullmatch(r"hadal: NVFP4 x \d+.*; activations nvfp4; kernels ref.*\n", err), err
+    assert re.fullmatch(r"hadal: NVFP4 x \d+.*; activations nvfp4; kernels ref[^,]*, \d+ threads?\n", err), err
     assert hadal("run", MODEL, "-p", FRANCE, "--quiet") == (0, PARIS + "\n", "")
     assert hadal("run", "--quiet", "-p", FRANCE, "--", MODEL) == (0, PARIS + "\n", "")
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/team.h"
 #include "kernel_device.h"
 #include "kernel_operands.h"
 
@@ -30,6 +31,7 @@ typedef struct trial {
     uint64_t         seed;
     test_report     *report;
     test_launch      launch; /* of kernels of an accelerator */
+    hd_stream       *team;   /* of kernels of the host       */
     test_side        in;     /* inputs as filled, never given to a kernel */
     test_side        wanted; /* after the reference                       */
     test_side        got;    /* after the kernel                          */
@@ -51,7 +53,8 @@ const char *test_fault_name(test_fault f)
                                         "alignment changes bits",
                                         "batch changes bits",
                                         "in place changes bits",
-                                        "a graph changes bits"};
+                                        "a graph changes bits",
+                                        "threads change bits"};
     return names[f];
 }
 
@@ -152,7 +155,7 @@ static bool run_guarded(trial *t, const hd_kernel *k, const test_side *side, con
         return fail(t, FAULT_ACCESS, "%s touched a closed page", k->name);
     }
     is_armed = 1;
-    s = k->run(args, NULL);
+    s = k->run(args, t->team);
     is_armed = 0;
     return s == HD_OK || fail(t, FAULT_STATUS, "%s returned '%s'", k->name, hd_status_name(s));
 }
@@ -326,6 +329,22 @@ static bool check_graph(trial *t)
     return ok;
 }
 
+/* By several threads, with small work split too.  A fault in one of them ends the program, but
+ * the kernel has run by itself before. */
+static bool check_team(trial *t)
+{
+    static hd_team *team;
+    hd_error        err = {0};
+    if (t->k->isa & (HD_ISA_DEVICE | HD_ISA_REF)) return true;
+    if (!team && hd_team_open(&team, 3, &err) != HD_OK)
+        return fail(t, FAULT_STATUS, "%s", err.message);
+    hd_team_set_grain(team, 1);
+    t->team = hd_team_stream(team);
+    bool const ok = check_repeat(t, TEST_PLACE_FRONT, FAULT_THREADS);
+    t->team = NULL;
+    return ok;
+}
+
 /* How far operand `o` of the batch moves from one row to the next: 0 when it does not depend
  * on the number of rows. */
 static int64_t row_stride(const trial *t, int32_t i, void *scratch)
@@ -455,8 +474,8 @@ static bool try_case(trial *t, const void *args)
     return run_side(t, t->ref, &t->wanted, POISON_AGAIN) &&
            run_side(t, t->k, &t->got, POISON_FIRST) && check_written(t) && compare_outputs(t) &&
            check_repeat(t, TEST_PLACE_FRONT, FAULT_REPEAT) &&
-           check_repeat(t, TEST_PLACE_BACK, FAULT_PLACEMENT) && check_graph(t) && check_batch(t) &&
-           check_aliases(t);
+           check_repeat(t, TEST_PLACE_BACK, FAULT_PLACEMENT) && check_graph(t) && check_team(t) &&
+           check_batch(t) && check_aliases(t);
 }
 
 static void run_case(trial *t)

@@ -23,7 +23,8 @@ typedef enum test_fault {
     FAULT_PLACEMENT,   /* other bits at another alignment                           */
     FAULT_BATCH,       /* a row alone differs from the row in its batch             */
     FAULT_ALIAS,       /* other bits in place                                       */
-    FAULT_GRAPH        /* other bits when recorded and replayed                     */
+    FAULT_GRAPH,       /* other bits when recorded and replayed                     */
+    FAULT_THREADS      /* other bits when several threads share the work            */
 } test_fault;
 const char *test_fault_name(test_fault f);
 

@@ -28,6 +28,7 @@ typedef enum plant {
     PLANT_NOT_REPEATABLE,
     PLANT_BY_ALIGNMENT,
     PLANT_BY_BATCH,
+    PLANT_BY_THREADS,
     PLANT_NOT_IN_PLACE,
     PLANT_STATUS,
     PLANT_FLUSHED_DENORMALS,
@@ -96,8 +97,8 @@ static void misbehave(const hd_rmsnorm_args *a)
 static hd_status run_rmsnorm(const void *args, hd_stream *stream)
 {
     const hd_rmsnorm_args *const a = args;
-    (void)stream;
     for (int64_t t = 0; t < a->t; t++) write_row(a, t);
+    if (planted == PLANT_BY_THREADS && stream && a->t * a->d > 0) a->y[0] *= 1 + 0x1p-22f;
     misbehave(a);
     return planted == PLANT_STATUS ? HD_ERR_INVALID : HD_OK;
 }
@@ -214,6 +215,11 @@ static const hd_kernel bytes_ref = {&op_bytes, "bytes_ref", HD_ISA_REF, supports
 
 /* ---- the list ---- */
 
+/* References are not run by several threads. */
+#define THREADED(name)                                                      \
+    {                                                                       \
+        &hd_op_rmsnorm, "rmsnorm_" name, HD_ISA_AVX2, supports, run_rmsnorm \
+    }
 #define RMSNORM(name)                                                      \
     {                                                                      \
         &hd_op_rmsnorm, "rmsnorm_" name, HD_ISA_REF, supports, run_rmsnorm \
@@ -249,6 +255,7 @@ static const struct {
     {PLANT_NOT_REPEATABLE, FAULT_REPEAT, RMSNORM("not_repeatable")},
     {PLANT_BY_ALIGNMENT, FAULT_PLACEMENT, RMSNORM("by_alignment")},
     {PLANT_BY_BATCH, FAULT_BATCH, RMSNORM("by_batch")},
+    {PLANT_BY_THREADS, FAULT_THREADS, THREADED("by_threads")},
     {PLANT_NOT_IN_PLACE, FAULT_ALIAS, RMSNORM("not_in_place")},
     {PLANT_STATUS, FAULT_STATUS, RMSNORM("status")},
     {PLANT_FLUSHED_DENORMALS, FAULT_VALUE, RMSNORM("flushed_denormals")},
