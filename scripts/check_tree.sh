@@ -226,13 +226,14 @@ report "dead code or a name"
 flags="-Iinclude -Isrc -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only"
 for f in $(find include src -name '*.h' | sort); do
     case $f in include/*) name=${f#include/} ;; *) name=${f#src/} ;; esac
+    case $f in *_avx2.h) isa="-mavx2 -mfma -mf16c -mbmi2" ;; *) isa= ;; esac
     printf '#include "%s"\nextern int not_empty;\n' "$name" > "$folder/alone.c"
     cp "$folder/alone.c" "$folder/alone.cc"
     # shellcheck disable=SC2086
-    ${CC:-cc} -std=c11 -Wpedantic $flags "$folder/alone.c" 2> "$folder/log" ||
+    ${CC:-cc} -std=c11 -Wpedantic $flags $isa "$folder/alone.c" 2> "$folder/log" ||
         echo "$f:1: not alone as C: $(grep -m1 'error' "$folder/log")"
     # shellcheck disable=SC2086
-    ${CXX:-c++} -std=c++17 $flags "$folder/alone.cc" 2> "$folder/log" ||
+    ${CXX:-c++} -std=c++17 $flags $isa "$folder/alone.cc" 2> "$folder/log" ||
         echo "$f:1: not alone as C++: $(grep -m1 'error' "$folder/log")"
 done > "$found"
 report "header"

@@ -20,20 +20,36 @@ typedef struct golden_case {
     const char *model, *golden;
     hd_act      act;
     double      tolerance;
+    uint32_t    isa; /* families; 0: all that this machine has */
 } golden_case;
 
 #define DEMO     "models/demo"
 #define OFFICIAL "tests/models/tiny512-official"
 #define NVFP4    "tests/models/tiny512-nvfp4"
 static const golden_case cases[] = {
-    {DEMO, "demo", HD_ACT_EXACT, EXACT},
-    {DEMO, "demo.w4a4", HD_ACT_NVFP4, ROUNDED_TRAINED},
-    {OFFICIAL, "tiny512-official", HD_ACT_EXACT, EXACT},
-    {OFFICIAL, "tiny512-official.w8", HD_ACT_OFFICIAL, ROUNDED_RANDOM},
-    {NVFP4, "tiny512-nvfp4", HD_ACT_EXACT, EXACT},
-    {NVFP4, "tiny512-nvfp4.w4a4", HD_ACT_NVFP4, ROUNDED_RANDOM},
+    {DEMO, "demo", HD_ACT_EXACT, EXACT, HD_ISA_REF},
+    {DEMO, "demo.w4a4", HD_ACT_NVFP4, ROUNDED_TRAINED, HD_ISA_REF},
+    {OFFICIAL, "tiny512-official", HD_ACT_EXACT, EXACT, HD_ISA_REF},
+    {OFFICIAL, "tiny512-official.w8", HD_ACT_OFFICIAL, ROUNDED_RANDOM, HD_ISA_REF},
+    {NVFP4, "tiny512-nvfp4", HD_ACT_EXACT, EXACT, HD_ISA_REF},
+    {NVFP4, "tiny512-nvfp4.w4a4", HD_ACT_NVFP4, ROUNDED_RANDOM, HD_ISA_REF},
+    {DEMO, "demo", HD_ACT_EXACT, EXACT, 0},
+    {DEMO, "demo.w4a4", HD_ACT_NVFP4, ROUNDED_TRAINED, 0},
+    {OFFICIAL, "tiny512-official", HD_ACT_EXACT, EXACT, 0},
+    {OFFICIAL, "tiny512-official.w8", HD_ACT_OFFICIAL, ROUNDED_RANDOM, 0},
+    {NVFP4, "tiny512-nvfp4", HD_ACT_EXACT, EXACT, 0},
+    {NVFP4, "tiny512-nvfp4.w4a4", HD_ACT_NVFP4, ROUNDED_RANDOM, 0},
 };
 #define N_CASES ((int32_t)(sizeof cases / sizeof cases[0]))
+
+/* References sum in double, so that they fall to the side of a rounding border that the expected
+ * values fall to, and their choices are the same to the last one.  Faster kernels sum in f32: with
+ * rounding, what is equal end to end is the values within the tolerance above, and test_layers
+ * looks closer. */
+static bool is_same_choice(const golden_case *c)
+{
+    return c->isa == HD_ISA_REF || c->tolerance == EXACT;
+}
 
 /* One prompt in one pass: what the checks below look at. */
 typedef struct passed {
@@ -129,17 +145,17 @@ static void check_prompt(const golden_case *c, const hd_st_file *golden, const c
     hd_error             err = {0};
     const int32_t *const tokens = golden_i32(golden, prompt, "tokens", &n);
     passed               p = {.c = c, .golden = golden, .prompt = prompt, .n = (int32_t)n};
-    p.e = open_engine(c->model, c->act, p.n, p.n);
+    p.e = open_engine_on(c->isa, c->model, c->act, p.n, p.n);
     record_open(&p.r, p.e, p.n);
     hd_pass_run const run = {
         .tokens = tokens, .n = p.n, .rows = HD_LOGITS_ALL, .after = record_step, .user = &p.r};
     if (hd_engine_run(p.e, &run, &err) != HD_OK) fail_msg("%s", err.message);
     check_rows(&p, "logits", p.e->pass.logits, p.e->model.config->n_vocab);
     check_streams(&p);
-    check_experts(&p);
-    check_saturation(&p);
+    if (is_same_choice(c)) check_experts(&p);
+    if (is_same_choice(c)) check_saturation(&p);
     /* Where roundings flip, equal scores in the indexer may change places. */
-    if (c->act != HD_ACT_OFFICIAL) check_index_rows(&p);
+    if (c->act != HD_ACT_OFFICIAL && is_same_choice(c)) check_index_rows(&p);
     check_mtp(&p, tokens);
     record_close(&p.r);
     hd_engine_close(p.e);
@@ -152,7 +168,7 @@ static void check_greedy(const golden_case *c, const hd_st_file *golden)
     const int32_t *const prompt = golden_i32(golden, "greedy", "prompt", &n_prompt);
     const int32_t *const want = golden_i32(golden, "greedy", "tokens", &n);
     const float *const   gap = golden_f32(golden, "greedy", "gap", NULL);
-    hd_engine *const     e = open_engine(c->model, c->act, (int32_t)(n_prompt + n), 0);
+    hd_engine *const     e = open_engine_on(c->isa, c->model, c->act, (int32_t)(n_prompt + n), 0);
     hd_session          *s = NULL;
     const float         *logits = NULL;
     assert_int_equal(hd_session_open(&s, e, NULL), HD_OK);
@@ -188,8 +204,11 @@ static void test_case(void **state)
 int main(void)
 {
     struct CMUnitTest tests[N_CASES];
-    for (int32_t i = 0; i < N_CASES; i++)
-        tests[i] = (struct CMUnitTest){cases[i].golden, test_case, NULL, NULL,
-                                       (void *)(uintptr_t)&cases[i]};
+    char              names[N_CASES][64];
+    for (int32_t i = 0; i < N_CASES; i++) {
+        snprintf(names[i], sizeof names[i], "%s %s", cases[i].golden, cases[i].isa ? "ref" : "all");
+        tests[i] =
+            (struct CMUnitTest){names[i], test_case, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,10 +78,20 @@ double worst_row(const float *got, const float *want, int64_t rows, int64_t cols
 
 hd_engine *open_engine(const char *model, hd_act act, int32_t context, int32_t chunk)
 {
+    return open_engine_on(0, model, act, context, chunk);
+}
+
+hd_engine *open_engine_on(uint32_t isa, const char *model, hd_act act, int32_t context,
+                          int32_t chunk)
+{
     hd_error         err = {0};
     hd_engine       *e = NULL;
-    hd_options const o = {
-        .model = model, .act = act, .max_tokens = context, .chunk = chunk, .has_mtp = true};
+    hd_options const o = {.model = model,
+                          .act = act,
+                          .max_tokens = context,
+                          .chunk = chunk,
+                          .isa = isa,
+                          .has_mtp = true};
     if (hd_engine_open(&e, &o, &err) != HD_OK) fail_msg("%s: %s", model, err.message);
     return e;
 }

@@ -20,6 +20,9 @@ double worst_row(const float *got, const float *want, int64_t rows, int64_t cols
 
 /* Opens an engine on a model folder; fails the test with the message when it cannot. */
 hd_engine *open_engine(const char *model, hd_act act, int32_t context, int32_t chunk);
+/* The same with a mask of kernel families; 0: all that this machine has. */
+hd_engine *open_engine_on(uint32_t isa, const char *model, hd_act act, int32_t context,
+                          int32_t chunk);
 
 /* What a pass leaves behind, copied step by step. */
 typedef struct recorded {

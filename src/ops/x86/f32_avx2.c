@@ -1,0 +1,30 @@
+#include "ops/x86/dot_avx2.h"
+
+static inline octet decode(row_at at)
+{
+    octet out;
+    memcpy(&out, at.w, sizeof out);
+    return out;
+}
+
+static const layout f32 = {HD_PRODUCT_GROUP * 4, 0, decode};
+
+static inline void keep_order(const float *x, float *out)
+{
+    memcpy(out, x, HD_PRODUCT_GROUP * sizeof *x);
+}
+
+static void arrange(const float *x, int32_t n, float *out) { arrange_all(x, n, out, keep_order); }
+
+static void decode_part(const hd_product_part *p, float *out, int32_t stride)
+{
+    decode_rows(&f32, p, out, stride);
+}
+
+static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
+{
+    dot_any(&f32, p, in, sums);
+}
+
+const hd_product_format hd_product_f32_avx2 = {
+    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};

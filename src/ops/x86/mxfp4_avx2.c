@@ -1,0 +1,34 @@
+#include "ops/x86/dot_avx2.h"
+
+/* The scale of blocks 0 and 1, one of 32 here, in the lower half, of 2 and 3 in the upper.  Code
+ * 0 is a denormal. */
+static inline __m256 decode_scales(const uint8_t *sf)
+{
+    __m256i const denormal = _mm256_set1_epi32(0x00400000);
+    __m256i const codes =
+        _mm256_insertf128_si256(_mm256_set1_epi32(sf[0]), _mm_set1_epi32(sf[1]), 1);
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_slli_epi32(codes, 23), denormal));
+}
+
+static inline octet decode(row_at at)
+{
+    __m256 const scales = decode_scales(at.sf);
+    return decode_e2m1(at.w, scales, scales);
+}
+
+static const layout mxfp4 = {32, 2, decode};
+
+static void arrange(const float *x, int32_t n, float *out) { arrange_all(x, n, out, arrange_e2m1); }
+
+static void decode_part(const hd_product_part *p, float *out, int32_t stride)
+{
+    decode_rows(&mxfp4, p, out, stride);
+}
+
+static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
+{
+    dot_any(&mxfp4, p, in, sums);
+}
+
+const hd_product_format hd_product_mxfp4_avx2 = {
+    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};

@@ -1,0 +1,203 @@
+#include "ops/x86/product.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#include "base/team.h"
+
+/* Sizes of what a thread keeps on its stack; the activations of a tile stay in the second cache,
+ * a tile of weights in the first. */
+#define TILE_T     48   /* tokens multiplied together           */
+#define TILE_K     512  /* columns of a decoded tile            */
+#define DOT_K      4096 /* columns while weights are not decoded */
+#define TILE_N     64   /* rows between two rounds of arranging */
+#define MAX_LANES  16
+#define MAX_INPUTS (TILE_T * TILE_K) /* floats; enough for HD_PRODUCT_DOT * DOT_K too */
+
+typedef struct workspace {
+    alignas(64) float x[MAX_INPUTS];
+    alignas(64) float w[HD_PRODUCT_ROWS * TILE_K];
+    alignas(64) float sums[TILE_N * TILE_T * MAX_LANES];
+} workspace;
+
+/* Up to TILE_T tokens that one matrix multiplies. */
+typedef struct batch {
+    const float *x[TILE_T]; /* [k] each */
+    float       *y[TILE_T]; /* [n] each */
+    int32_t      n;
+} batch;
+
+static int32_t least(int64_t a, int64_t b) { return (int32_t)(a < b ? a : b); }
+
+static int32_t fill_up(int32_t n)
+{
+    return (n + HD_PRODUCT_GROUP - 1) / HD_PRODUCT_GROUP * HD_PRODUCT_GROUP;
+}
+
+/* Rows of p by a decoded tile, HD_PRODUCT_ROWS at a time. */
+static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
+                           const hd_product_input *in, workspace *s)
+{
+    int32_t const width = fill_up(p->n);
+    for (int32_t r = 0; r < p->n_rows; r += HD_PRODUCT_ROWS) {
+        hd_product_part tile = *p;
+        tile.row += r;
+        tile.n_rows = least(p->n_rows - r, HD_PRODUCT_ROWS);
+        f->decode(&tile, s->w, width);
+        memset(s->w + tile.n_rows * width, 0,
+               (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width) * sizeof *s->w);
+        f->multiply(s->w, width, in, s->sums + (int64_t)r * in->n_x * f->lanes);
+    }
+}
+
+/* At most TILE_N rows by a batch; row first + r goes to y[.][at + r]. */
+static void multiply_rows(const hd_product_format *f, hd_product_part *p, const batch *b,
+                          int64_t at, workspace *s)
+{
+    bool const       is_dot = b->n <= HD_PRODUCT_DOT;
+    int32_t const    step = is_dot ? DOT_K : TILE_K, k = p->m->k;
+    hd_product_input in = {s->x, b->n, step};
+    memset(s->sums, 0,
+           sizeof *s->sums * (size_t)(fill_up(p->n_rows) * b->n * f->lanes)); /* TILE_N rows */
+    for (p->k0 = 0; p->k0 < k; p->k0 += step) {
+        p->n = least(k - p->k0, step);
+        for (int32_t i = 0; i < b->n; i++) f->arrange(b->x[i] + p->k0, p->n, s->x + i * step);
+        if (is_dot)
+            f->dot(p, &in, s->sums);
+        else
+            multiply_tiles(f, p, &in, s);
+    }
+    for (int32_t r = 0; r < p->n_rows; r++)
+        for (int32_t i = 0; i < b->n; i++)
+            b->y[i][at + r] = f->add_lanes(s->sums + (r * b->n + i) * f->lanes) * p->m->scale;
+}
+
+/* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r]. */
+static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_product_part rows,
+                     const batch *b, int64_t at)
+{
+    workspace s;
+    for (int32_t r = 0; r < rows.n_rows; r += TILE_N) {
+        hd_product_part p = {.m = m, .row = rows.row + r, .n_rows = least(rows.n_rows - r, TILE_N)};
+        multiply_rows(f, &p, b, at + r, &s);
+    }
+}
+
+/* Rows that parts of the work are multiples of: with more tokens arranging costs more. */
+static int64_t row_step(int64_t t) { return t <= HD_PRODUCT_DOT ? 16 : TILE_N; }
+
+/* ---- gemm ---- */
+
+typedef struct gemm_work {
+    const hd_gemm_args      *a;
+    const hd_product_format *f;
+    hd_product_matrix        m;
+} gemm_work;
+
+static void gather_tokens(const hd_gemm_args *a, int32_t q, int32_t t0, batch *b)
+{
+    b->n = least(a->t - t0, TILE_T);
+    for (int32_t i = 0; i < b->n; i++) {
+        b->x[i] = a->x + ((int64_t)(t0 + i) * a->g + q) * a->k;
+        b->y[i] = a->y + ((int64_t)(t0 + i) * a->g + q) * a->n;
+    }
+}
+
+/* Rows [begin, end) of all groups together. */
+static void run_gemm_rows(const void *ctx, int64_t begin, int64_t end)
+{
+    const gemm_work *const    w = ctx;
+    const hd_gemm_args *const a = w->a;
+    for (int64_t row = begin, next; row < end; row = next) {
+        int32_t const   q = (int32_t)(row / a->n);
+        hd_product_part rows = {.row = row};
+        next = (int64_t)(q + 1) * a->n < end ? (int64_t)(q + 1) * a->n : end;
+        rows.n_rows = (int32_t)(next - row);
+        for (int32_t t0 = 0; t0 < a->t; t0 += TILE_T) {
+            batch b;
+            gather_tokens(a, q, t0, &b);
+            multiply(w->f, &w->m, rows, &b, row - (int64_t)q * a->n);
+        }
+    }
+}
+
+hd_status hd_product_gemm(const hd_gemm_args *a, hd_stream *stream, const hd_product_format *f)
+{
+    gemm_work const w = {a, f, {a->w, a->sf, a->k, f->has_scale ? a->w_scale : 1}};
+    hd_work const   work = {(int64_t)a->g * a->n, row_step(a->t), (int64_t)a->k * a->t};
+    if (a->t > 0) hd_team_run(stream, &work, run_gemm_rows, &w);
+    return HD_OK;
+}
+
+/* ---- grouped_gemm ---- */
+
+/* An item is a run of rows of one expert.  Experts are counted by number; or, when there are
+ * fewer slots, by slot: the expert of a slot that no earlier slot goes to. */
+typedef struct grouped_work {
+    const hd_grouped_gemm_args *a;
+    const hd_product_format    *f;
+    bool                        is_by_slot;
+    int32_t                     step, n_runs; /* rows of a run, runs of an expert */
+} grouped_work;
+
+/* Collects the inputs and outputs of the next slots that go to expert e, at most TILE_T;
+ * *next is the slot to look at first and is moved behind the last one taken. */
+static void gather_slots(const hd_grouped_gemm_args *a, int32_t e, int64_t *next, batch *b)
+{
+    int64_t const slots = (int64_t)a->t * a->s;
+    for (b->n = 0; *next < slots && b->n < TILE_T; ++*next) {
+        if (a->ids[*next] != e) continue;
+        int64_t const input = a->xs == 1 ? *next / a->s : *next;
+        b->x[b->n] = a->x + input * a->k;
+        b->y[b->n++] = a->y + *next * a->n;
+    }
+}
+
+/* The expert that place `i` of the count stands for; *first is its first slot, or where to look
+ * for it.  -1: none. */
+static int32_t expert_at(const grouped_work *w, int64_t i, int64_t *first)
+{
+    const int32_t *const ids = w->a->ids;
+    *first = w->is_by_slot ? i : 0;
+    if (!w->is_by_slot) return (int32_t)i;
+    for (int64_t j = 0; j < i; j++)
+        if (ids[j] == ids[i]) return -1;
+    return ids[i];
+}
+
+static void run_expert(const grouped_work *w, int32_t e, int64_t first, hd_product_part rows)
+{
+    const hd_grouped_gemm_args *const a = w->a;
+    hd_product_matrix const           m = {a->w[e], a->sf ? a->sf[e] : NULL, a->k,
+                                 w->f->has_scale ? a->w_scale[e] : 1};
+    batch                             b;
+    for (gather_slots(a, e, &first, &b); b.n > 0; gather_slots(a, e, &first, &b))
+        multiply(w->f, &m, rows, &b, rows.row);
+}
+
+static void run_items(const void *ctx, int64_t begin, int64_t end)
+{
+    const grouped_work *const w = ctx;
+    for (int64_t item = begin, next; item < end; item = next) {
+        int64_t const i = item / w->n_runs, row = item % w->n_runs * w->step;
+        int64_t       first;
+        int32_t const e = expert_at(w, i, &first);
+        next = (i + 1) * w->n_runs < end ? (i + 1) * w->n_runs : end;
+        int64_t const   n = (next - item) * w->step;
+        hd_product_part rows = {.row = row, .n_rows = least(w->a->n - row, n)};
+        if (e >= 0) run_expert(w, e, first, rows);
+    }
+}
+
+hd_status hd_product_grouped(const hd_grouped_gemm_args *a, hd_stream *stream,
+                             const hd_product_format *f)
+{
+    int64_t const slots = (int64_t)a->t * a->s;
+    grouped_work  w = {.a = a, .f = f, .is_by_slot = slots <= a->e};
+    int64_t const n_units = w.is_by_slot ? slots : a->e, each = slots / (n_units ? n_units : 1);
+    w.step = (int32_t)row_step(each);
+    w.n_runs = (a->n + w.step - 1) / w.step;
+    hd_work const work = {n_units * w.n_runs, 1, (int64_t)w.step * a->k * each};
+    if (slots > 0) hd_team_run(stream, &work, run_items, &w);
+    return HD_OK;
+}

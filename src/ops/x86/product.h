@@ -1,0 +1,63 @@
+#ifndef HD_OPS_X86_PRODUCT_H
+#define HD_OPS_X86_PRODUCT_H
+
+#include "ops/gemm.h"
+#include "ops/grouped_gemm.h"
+
+/* Matrix products for x86: the loops and threads that gemm_<format> and grouped_gemm_<format>
+ * share, for any vector width.  A format decodes its weights to f32, in an order that suits it,
+ * and puts the activations into the same order.
+ *
+ * The sum of an output is kept in as many parts as a vector has lanes, over rising k, and the
+ * parts are added at the end.  Few tokens (dot) take the weights straight from memory, many
+ * (multiply) from a tile that was decoded once; both add the same terms in the same order, so a
+ * row of y does not depend on what else is in the batch. */
+
+HD_BEGIN_C
+
+#define HD_PRODUCT_GROUP 64 /* weights that are decoded at once; rows are filled up with zeros */
+#define HD_PRODUCT_DOT   4  /* tokens up to which weights are not worth a tile                 */
+#define HD_PRODUCT_ROWS  8  /* rows of a decoded tile                                          */
+
+typedef struct hd_product_matrix {
+    const void *w, *sf; /* layouts in ops/gemm.h */
+    int32_t     k;
+    float       scale; /* of every output */
+} hd_product_matrix;
+
+/* Rows [row, row + n_rows) of a matrix, columns [k0, k0 + n); k0 is a multiple of 128. */
+typedef struct hd_product_part {
+    const hd_product_matrix *m;
+    int64_t                  row;
+    int32_t                  n_rows, k0, n;
+} hd_product_part;
+
+/* Arranged activations: n_x runs that stand `stride` floats apart. */
+typedef struct hd_product_input {
+    const float *x;
+    int32_t      n_x, stride;
+} hd_product_input;
+
+/* Runs of floats are filled up with zeros to a multiple of HD_PRODUCT_GROUP; sums are
+ * [n_rows, n_x, lanes] and grow. */
+typedef struct hd_product_format {
+    int32_t lanes;
+    bool    has_scale; /* one for the matrix, from the arguments */
+    void (*arrange)(const float *x, int32_t n, float *out);
+    void (*decode)(const hd_product_part *p, float *out, int32_t stride); /* row by row */
+    void (*dot)(const hd_product_part *p, const hd_product_input *in, float *sums);
+    /* w [HD_PRODUCT_ROWS, n] decoded, n filled up; all rows are multiplied */
+    void (*multiply)(const float *w, int32_t n, const hd_product_input *in, float *sums);
+    float (*add_lanes)(const float *sums);
+} hd_product_format;
+
+extern const hd_product_format hd_product_f32_avx2, hd_product_bf16_avx2, hd_product_fp8_avx2,
+    hd_product_mxfp4_avx2, hd_product_nvfp4_avx2;
+
+/* The whole ops. */
+hd_status hd_product_gemm(const hd_gemm_args *a, hd_stream *stream, const hd_product_format *f);
+hd_status hd_product_grouped(const hd_grouped_gemm_args *a, hd_stream *stream,
+                             const hd_product_format *f);
+
+HD_END_C
+#endif
