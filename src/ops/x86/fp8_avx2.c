@@ -1,24 +1,5 @@
 #include "ops/x86/dot_avx2.h"
-
-/* Eight E4M3 in the upper bytes of words become f16 with an exponent that is 8 too small. */
-static inline __m256 to_f32(__m128i words, __m256 scale)
-{
-    return _mm256_mul_ps(_mm256_cvtph_ps(words), scale);
-}
-
-static inline void decode_half(const uint8_t *w, __m256 scale, __m256 out[4])
-{
-    __m256i const bits = _mm256_set1_epi16((short)0xBF80), zero = _mm256_setzero_si256();
-    __m256i const codes = _mm256_loadu_si256((const __m256i *)(const void *)w);
-    __m256i const low = _mm256_unpacklo_epi8(zero, codes);
-    __m256i const high = _mm256_unpackhi_epi8(zero, codes);
-    __m256i const a = _mm256_and_si256(_mm256_srai_epi16(low, 1), bits);
-    __m256i const b = _mm256_and_si256(_mm256_srai_epi16(high, 1), bits);
-    out[0] = to_f32(_mm256_castsi256_si128(a), scale);
-    out[1] = to_f32(_mm256_castsi256_si128(b), scale);
-    out[2] = to_f32(_mm256_extracti128_si256(a, 1), scale);
-    out[3] = to_f32(_mm256_extracti128_si256(b, 1), scale);
-}
+#include "ops/x86/vectors_avx2.h"
 
 static inline octet decode(row_at at)
 {
@@ -26,8 +7,8 @@ static inline octet decode(row_at at)
     octet out;
     memcpy(&sf, at.sf, sizeof sf);
     __m256 const scale = _mm256_set1_ps(sf * 256);
-    decode_half(at.w, scale, out.v);
-    decode_half(at.w + 32, scale, out.v + 4);
+    decode_32_e4m3(at.w, scale, out.v);
+    decode_32_e4m3(at.w + 32, scale, out.v + 4);
     return out;
 }
 

@@ -1,4 +1,5 @@
 #include "ops/x86/dot_avx2.h"
+#include "ops/x86/vectors_avx2.h"
 
 /* Products of decoded weights: four rows by up to three inputs at a time in registers. */
 
@@ -40,10 +41,4 @@ void hd_product_multiply_avx2(const float *w, int32_t n, const hd_product_input 
     }
 }
 
-float hd_product_add_lanes_avx2(const float *sums)
-{
-    __m256 const all = _mm256_loadu_ps(sums);
-    __m128 const four = _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
-    __m128 const two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
+float hd_product_add_lanes_avx2(const float *sums) { return add_lanes(_mm256_loadu_ps(sums)); }
