@@ -129,8 +129,7 @@ float hd_nvfp4_scale(float amax)
     return nearest < exact ? nextafterf(nearest, INFINITY) : nearest;
 }
 
-/* The E4M3 code of a block's own scale, counting saturation. */
-static uint8_t block_scale(double amax, double scale, int32_t *saturated)
+uint8_t hd_nvfp4_block_scale(double amax, double scale, int32_t *saturated)
 {
     double const wanted = amax / HD_E2M1_MAX / scale;
     *saturated += wanted > HD_E4M3_MAX;
@@ -143,7 +142,7 @@ int32_t hd_nvfp4_encode(const float *x, int32_t k, float scale, uint8_t *codes, 
     for (int32_t b = 0; b < k / HD_NVFP4_BLOCK; b++) {
         const float *const block = x + b * HD_NVFP4_BLOCK;
         uint8_t *const     out = codes + b * HD_NVFP4_BLOCK / 2;
-        scales[b] = block_scale(block_amax(block, HD_NVFP4_BLOCK), scale, &saturated);
+        scales[b] = hd_nvfp4_block_scale(block_amax(block, HD_NVFP4_BLOCK), scale, &saturated);
         double const s = (double)hd_e4m3_to_f32(scales[b]) * scale;
         if (s > 0)
             encode_block(block, s, HD_NVFP4_BLOCK, out);
@@ -162,7 +161,8 @@ int32_t hd_nvfp4_round(const float *x, float *y, int32_t k, float scale)
             memmove(y + i, x + i, HD_NVFP4_BLOCK * sizeof *y);
             continue;
         }
-        double const s = (double)hd_e4m3_to_f32(block_scale(amax, scale, &saturated)) * scale;
+        double const s =
+            (double)hd_e4m3_to_f32(hd_nvfp4_block_scale(amax, scale, &saturated)) * scale;
         if (s > 0)
             round_block(x + i, y + i, s, HD_NVFP4_BLOCK);
         else

@@ -33,6 +33,8 @@ void hd_nvfp4_decode(const uint8_t *codes, const uint8_t *scales, double scale, 
 /* The smallest f32 scale that lets a tensor of this largest magnitude fit: amax / (6 * 448),
  * rounded up; 0 only for 0. */
 float hd_nvfp4_scale(float amax);
+/* The E4M3 code of a block's own scale, for its largest magnitude; counts saturation. */
+uint8_t hd_nvfp4_block_scale(double amax, double scale, int32_t *saturated);
 /* Encodes a row of k elements with the tensor's scale > 0.
  * returns  blocks whose own scale was above 448 and saturated */
 int32_t hd_nvfp4_encode(const float *x, int32_t k, float scale, uint8_t *codes, uint8_t *scales);

@@ -83,50 +83,58 @@ static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_
     }
 }
 
-/* Rows that parts of the work are multiples of: with more tokens arranging costs more. */
-static int64_t row_step(int64_t t) { return t <= HD_PRODUCT_DOT ? 16 : TILE_N; }
-
 /* ---- gemm ---- */
 
 typedef struct gemm_work {
     const hd_gemm_args      *a;
     const hd_product_format *f;
     hd_product_matrix        m;
+    int64_t                  y_width;
 } gemm_work;
 
-static void gather_tokens(const hd_gemm_args *a, int32_t q, int32_t t0, batch *b)
+static void gather_tokens(const gemm_work *w, int32_t q, int32_t t0, batch *b)
 {
+    const hd_gemm_args *const a = w->a;
     b->n = least(a->t - t0, TILE_T);
     for (int32_t i = 0; i < b->n; i++) {
         b->x[i] = a->x + ((int64_t)(t0 + i) * a->g + q) * a->k;
-        b->y[i] = a->y + ((int64_t)(t0 + i) * a->g + q) * a->n;
+        b->y[i] = a->y + (t0 + i) * w->y_width + (int64_t)q * a->n;
     }
 }
 
-/* Rows [begin, end) of all groups together. */
-static void run_gemm_rows(const void *ctx, int64_t begin, int64_t end)
+/* An item is a row of a batch of tokens: first all rows of all groups for the first batch. */
+static void run_rows(const void *ctx, int64_t begin, int64_t end)
 {
-    const gemm_work *const    w = ctx;
-    const hd_gemm_args *const a = w->a;
-    for (int64_t row = begin, next; row < end; row = next) {
-        int32_t const   q = (int32_t)(row / a->n);
+    const gemm_work *const w = ctx;
+    int32_t const          n = w->a->n;
+    int64_t const          all = (int64_t)w->a->g * n;
+    for (int64_t item = begin, left; item < end; item += left) {
+        int64_t const   row = item % all;
+        int32_t const   q = (int32_t)(row / n);
+        int64_t const   at = row - (int64_t)q * n;
         hd_product_part rows = {.row = row};
-        next = (int64_t)(q + 1) * a->n < end ? (int64_t)(q + 1) * a->n : end;
-        rows.n_rows = (int32_t)(next - row);
-        for (int32_t t0 = 0; t0 < a->t; t0 += TILE_T) {
-            batch b;
-            gather_tokens(a, q, t0, &b);
-            multiply(w->f, &w->m, rows, &b, row - (int64_t)q * a->n);
-        }
+        batch           b;
+        left = n - at < end - item ? n - at : end - item;
+        rows.n_rows = (int32_t)left;
+        gather_tokens(w, q, (int32_t)(item / all) * TILE_T, &b);
+        multiply(w->f, &w->m, rows, &b, at);
     }
+}
+
+hd_status hd_product_gemm_into(const hd_gemm_args *a, int64_t y_width, hd_stream *stream,
+                               const hd_product_format *f)
+{
+    gemm_work const w = {a, f, {a->w, a->sf, a->k, f->has_scale ? a->w_scale : 1}, y_width};
+    int64_t const   batches = ((int64_t)a->t + TILE_T - 1) / TILE_T;
+    int64_t const   tokens = a->t < TILE_T ? a->t : TILE_T;
+    hd_work const   work = {(int64_t)a->g * a->n * batches, HD_PRODUCT_ROWS, a->k * tokens};
+    hd_team_run(stream, &work, run_rows, &w);
+    return HD_OK;
 }
 
 hd_status hd_product_gemm(const hd_gemm_args *a, hd_stream *stream, const hd_product_format *f)
 {
-    gemm_work const w = {a, f, {a->w, a->sf, a->k, f->has_scale ? a->w_scale : 1}};
-    hd_work const   work = {(int64_t)a->g * a->n, row_step(a->t), (int64_t)a->k * a->t};
-    if (a->t > 0) hd_team_run(stream, &work, run_gemm_rows, &w);
-    return HD_OK;
+    return hd_product_gemm_into(a, (int64_t)a->g * a->n, stream, f);
 }
 
 /* ---- grouped_gemm ---- */
@@ -195,7 +203,7 @@ hd_status hd_product_grouped(const hd_grouped_gemm_args *a, hd_stream *stream,
     int64_t const slots = (int64_t)a->t * a->s;
     grouped_work  w = {.a = a, .f = f, .is_by_slot = slots <= a->e};
     int64_t const n_units = w.is_by_slot ? slots : a->e, each = slots / (n_units ? n_units : 1);
-    w.step = (int32_t)row_step(each);
+    w.step = each <= HD_PRODUCT_DOT ? 16 : TILE_N; /* with more tokens arranging costs more */
     w.n_runs = (a->n + w.step - 1) / w.step;
     hd_work const work = {n_units * w.n_runs, 1, (int64_t)w.step * a->k * each};
     if (slots > 0) hd_team_run(stream, &work, run_items, &w);

@@ -56,6 +56,9 @@ extern const hd_product_format hd_product_f32_avx2, hd_product_bf16_avx2, hd_pro
 
 /* The whole ops. */
 hd_status hd_product_gemm(const hd_gemm_args *a, hd_stream *stream, const hd_product_format *f);
+/* The same with rows of y that stand y_width apart. */
+hd_status hd_product_gemm_into(const hd_gemm_args *a, int64_t y_width, hd_stream *stream,
+                               const hd_product_format *f);
 hd_status hd_product_grouped(const hd_grouped_gemm_args *a, hd_stream *stream,
                              const hd_product_format *f);
 
