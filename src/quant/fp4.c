@@ -97,16 +97,20 @@ void hd_mxfp4_encode(const float *x, int32_t k, uint8_t *codes, uint8_t *scales)
     }
 }
 
+double hd_mxfp4_scale(double amax)
+{
+    double const floor = HD_E2M1_MAX * 0x1p-126;
+    return hd_pow2_ceil((amax > floor ? amax : floor) / HD_E2M1_MAX);
+}
+
 void hd_mxfp4_round(const float *x, float *y, int32_t k)
 {
     for (int32_t i = 0; i < k; i += HD_MXFP4_BLOCK) {
         double const amax = block_amax(x + i, HD_MXFP4_BLOCK);
-        double const floor = HD_E2M1_MAX * 0x1p-126;
         if (amax != amax)
             memmove(y + i, x + i, HD_MXFP4_BLOCK * sizeof *y);
         else
-            round_block(x + i, y + i, hd_pow2_ceil((amax > floor ? amax : floor) / HD_E2M1_MAX),
-                        HD_MXFP4_BLOCK);
+            round_block(x + i, y + i, hd_mxfp4_scale(amax), HD_MXFP4_BLOCK);
     }
 }
 

@@ -22,8 +22,11 @@ void hd_mxfp4_decode(const uint8_t *codes, const uint8_t *scales, int32_t k0, in
 /* Encodes a row of k elements: scale 2^ceil(log2(amax / 6)) of each block.  All finite input
  * gives finite codes; a block of zeros has scale 1, one with NaN or infinity the scale NaN. */
 void hd_mxfp4_encode(const float *x, int32_t k, uint8_t *codes, uint8_t *scales);
-/* Rounds a row in blocks of 32 as the released indexer does: s = 2^ceil(log2(max(amax,
- * 6 * 2^-126) / 6)).  y may be x; a block with NaN or infinity is copied as it is. */
+/* The scale of such a block when the released indexer rounds: 2^ceil(log2(max(amax,
+ * 6 * 2^-126) / 6)). */
+double hd_mxfp4_scale(double amax);
+/* Rounds a row in blocks of 32 with that scale.  y may be x; a block with NaN or infinity is copied
+ * as it is. */
 void hd_mxfp4_round(const float *x, float *y, int32_t k);
 
 /* ---- NVFP4: blocks of 16 with an E4M3 scale, and one f32 scale for the tensor ------------- */

@@ -58,11 +58,13 @@ static double finite_amax(const float *x, int32_t n)
     return amax;
 }
 
+double hd_fp8_scale(double amax) { return hd_pow2_ceil((amax > 1e-4 ? amax : 1e-4) / HD_E4M3_MAX); }
+
 /* The scale of a run, NaN when it holds NaN or infinity. */
 static double run_scale(const float *x, int32_t n)
 {
     double const amax = finite_amax(x, n);
-    return amax != amax ? NAN : hd_pow2_ceil((amax > 1e-4 ? amax : 1e-4) / HD_E4M3_MAX);
+    return amax != amax ? NAN : hd_fp8_scale(amax);
 }
 
 void hd_fp8_round(const float *x, float *y, int32_t n)

@@ -22,6 +22,8 @@ double hd_pow2_ceil(double x);
 /* FP8 matrices carry one scale for each 128 x 128 block; FP8 activations one power of two for
  * each run of `block` elements along k. */
 #define HD_FP8_BLOCK 128
+/* The scale of a run by its largest magnitude, which is finite. */
+double hd_fp8_scale(double amax);
 /* Rounds a run of n elements that share a scale:
  * s = 2^ceil(log2(max(amax, 1e-4) / 448)), y = e4m3(clamp(x / s)) * s.  y may be x.
  * A run with NaN or infinity is copied as it is, so that it can be found where it arose. */

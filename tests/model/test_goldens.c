@@ -36,16 +36,15 @@ static const golden_case cases[] = {
     {DEMO, "demo", HD_ACT_EXACT, EXACT, 0},
     {DEMO, "demo.w4a4", HD_ACT_NVFP4, ROUNDED_TRAINED, 0},
     {OFFICIAL, "tiny512-official", HD_ACT_EXACT, EXACT, 0},
-    {OFFICIAL, "tiny512-official.w8", HD_ACT_OFFICIAL, ROUNDED_RANDOM, 0},
     {NVFP4, "tiny512-nvfp4", HD_ACT_EXACT, EXACT, 0},
-    {NVFP4, "tiny512-nvfp4.w4a4", HD_ACT_NVFP4, ROUNDED_RANDOM, 0},
 };
 #define N_CASES ((int32_t)(sizeof cases / sizeof cases[0]))
 
 /* References sum in double, so that they fall to the side of a rounding border that the expected
- * values fall to, and their choices are the same to the last one.  Faster kernels sum in f32: with
- * rounding, what is equal end to end is the values within the tolerance above, and test_layers
- * looks closer. */
+ * values fall to, and their choices are the same to the last one.  Faster kernels sum in f32: where
+ * activations are rounded, a trained model's values stay within the tolerance above, its choices
+ * need not be equal, and in a model of random weights one flip leads anywhere.  There test_layers
+ * compares them, layer by layer. */
 static bool is_same_choice(const golden_case *c)
 {
     return c->isa == HD_ISA_REF || c->tolerance == EXACT;
