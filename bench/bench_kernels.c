@@ -1,20 +1,24 @@
 /* Times kernels of the table at the shapes of DeepSeek-V4-Flash, as bytes over seconds against
- * what this machine copies.
+ * what this machine reads (a GPU: copies) in the same run, and as operations over seconds.
  *
- *   bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N] [--bf16 1]
+ *   bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N] [--threads N] [--bf16 1]
  *
  * --bf16: activations have been rounded to bf16, which some kernels make use of.
  *
  * Operands come from describe(), so a new kernel needs no line here.  Each call takes the next of
  * several sets of operands, together larger than any cache.  On a GPU the calls are recorded as
- * a graph; the time is the median of seven runs. */
+ * a graph; the time is the median of seven runs.  On the host each run is followed by reading
+ * memory with the same threads, and the share of it is the median of the runs' own, because
+ * other work on the machine slows both. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/device.h"
+#include "base/team.h"
 #include "kv/row.h"
 #include "ops/attn_sparse.h"
 #include "ops/gemm.h"
@@ -33,9 +37,19 @@
 typedef struct bench_options {
     uint32_t    isa;
     const char *op;
-    int32_t     tokens, context;
+    int32_t     tokens, context, threads;
     bool        has_bf16_x;
 } bench_options;
+
+/* Where kernels run. */
+#define READ_BYTES ((size_t)256 << 20)
+typedef struct place_to_run {
+    hd_device *device; /* NULL: the host                           */
+    double     limit;  /* bytes a second that the GPU copies       */
+    hd_team   *team;   /* of the host                              */
+    hd_stream *stream; /* its stream                               */
+    char      *memory; /* [READ_BYTES] of the host, to be read     */
+} place_to_run;
 
 typedef union any_args {
     hd_rmsnorm_args      rmsnorm;
@@ -103,6 +117,10 @@ static int32_t list_cases(const bench_options *o, bench_case *out)
         &hd_op_hc_pre,
         {.hc_pre = {.t = t, .m = STREAMS, .d = D, .iters = 20, .eps = 1e-6f, .hc_eps = 1e-6f}}};
     out[n++] = (bench_case){"hc_post", &hd_op_hc_post, {.hc_post = {.t = t, .m = STREAMS, .d = D}}};
+    out[n++] = gemm("square", &hd_op_gemm_nvfp4, t, D, D, 1);
+    out[n++] = gemm("square", &hd_op_gemm_mxfp4, t, D, D, 1);
+    out[n++] = gemm("square", &hd_op_gemm_fp8, t, D, D, 1);
+    out[n++] = gemm("square", &hd_op_gemm_bf16, t, D, D, 1);
     out[n++] = gemm("q_a", &hd_op_gemm_fp8, t, 1024, D, 1);
     out[n++] = gemm("q_a", &hd_op_gemm_nvfp4, t, 1024, D, 1);
     out[n++] = gemm("q_b", &hd_op_gemm_fp8, t, HEADS * HEAD, 1024, 1);
@@ -266,45 +284,85 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void run_sets(hd_device *d, const hd_kernel *k, const operand_set *sets, int32_t n)
+static void run_sets(hd_stream *stream, const hd_kernel *k, const operand_set *sets, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
-        if (k->run(&sets[i].args, hd_device_stream(d)) != HD_OK) fail(k->name, NULL);
+        if (k->run(&sets[i].args, stream) != HD_OK) fail(k->name, NULL);
 }
 
-/* Median seconds of one call. */
-static double time_kernel(hd_device *d, const hd_kernel *k, const operand_set *sets, int32_t n)
+static double median(double *v)
 {
-    hd_error  err = {0};
-    hd_graph *graph = NULL;
-    hd_timer *timer = NULL;
-    double    seconds[RUNS];
-    run_sets(d, k, sets, n);
-    if (hd_device_sync(d, &err) != HD_OK) fail(k->name, &err);
-    if (d && (hd_timer_open(&timer, d, &err) != HD_OK || hd_device_capture_begin(d, &err) != HD_OK))
+    qsort(v, RUNS, sizeof *v, compare);
+    return v[RUNS / 2];
+}
+
+/* Median seconds of one call on a GPU. */
+static double time_on_gpu(hd_device *d, const hd_kernel *k, const operand_set *sets, int32_t n)
+{
+    hd_error         err = {0};
+    hd_graph        *graph = NULL;
+    hd_timer        *timer = NULL;
+    double           seconds[RUNS];
+    hd_stream *const stream = hd_device_stream(d);
+    run_sets(stream, k, sets, n);
+    if (hd_device_sync(d, &err) != HD_OK || hd_timer_open(&timer, d, &err) != HD_OK ||
+        hd_device_capture_begin(d, &err) != HD_OK)
         fail(k->name, &err);
-    if (d) run_sets(d, k, sets, n);
-    if (d && hd_device_capture_end(d, &graph, &err) != HD_OK) fail(k->name, &err);
-    for (int32_t i = 0; i < RUNS; i++) {
-        double const start = now();
-        if (!d)
-            run_sets(d, k, sets, n);
-        else if (hd_timer_start(timer, &err) != HD_OK || hd_graph_launch(d, graph, &err) != HD_OK ||
-                 hd_timer_stop(timer, &seconds[i], &err) != HD_OK)
+    run_sets(stream, k, sets, n);
+    if (hd_device_capture_end(d, &graph, &err) != HD_OK) fail(k->name, &err);
+    for (int32_t i = 0; i < RUNS; i++)
+        if (hd_timer_start(timer, &err) != HD_OK || hd_graph_launch(d, graph, &err) != HD_OK ||
+            hd_timer_stop(timer, &seconds[i], &err) != HD_OK)
             fail(k->name, &err);
-        if (!d) seconds[i] = now() - start;
-    }
     hd_graph_free(graph);
     hd_timer_close(timer);
-    qsort(seconds, RUNS, sizeof *seconds, compare);
-    return seconds[RUNS / 2] / n;
+    return median(seconds) / n;
 }
 
-/* Bytes read and written a second by a large copy: this machine's own limit. */
+/* Reads lines [begin, end) of 64 bytes, in a way that is not left out. */
+static void read_lines(const void *memory, int64_t begin, int64_t end)
+{
+    static atomic_int seen;
+    uint64_t          sum[8] = {0};
+    for (const uint64_t *p = (const uint64_t *)memory + begin * 8;
+         p < (const uint64_t *)memory + end * 8; p += 8)
+        for (int i = 0; i < 8; i++) sum[i] |= p[i];
+    for (int i = 0; i < 8; i++)
+        if (sum[i] == 1) atomic_fetch_add(&seen, 1);
+}
+
+/* Bytes a second that the team reads, now. */
+static double read_bandwidth(const place_to_run *p)
+{
+    hd_work const w = {READ_BYTES / 64, 1, 16};
+    double const  start = now();
+    hd_team_run(p->stream, &w, read_lines, p->memory);
+    return (double)READ_BYTES / (now() - start);
+}
+
+/* Median seconds of one call on the host; *limit becomes the bandwidth that gives the median
+ * share. */
+static double time_on_host(const place_to_run *p, const hd_kernel *k, const operand_set *sets,
+                           int32_t n, double *limit)
+{
+    double seconds[RUNS], product[RUNS];
+    run_sets(p->stream, k, sets, n);
+    for (int32_t i = 0; i < RUNS; i++) {
+        double const start = now();
+        run_sets(p->stream, k, sets, n);
+        seconds[i] = (now() - start) / n;
+        product[i] = read_bandwidth(p) * seconds[i];
+    }
+    double const s = median(seconds);
+    *limit = median(product) / s;
+    return s;
+}
+
+/* Bytes read and written a second by a large copy on a GPU. */
 static double copy_bandwidth(hd_device *d)
 {
     hd_error     err = {0};
-    size_t const bytes = d ? (size_t)2 << 30 : (size_t)256 << 20;
+    size_t const bytes = (size_t)2 << 30;
     char *const a = hd_device_alloc(d, bytes), *const b = hd_device_alloc(d, bytes);
     hd_copy const c = {HD_COPY_WITHIN, b, a, bytes / 64, bytes / 64, bytes / 64, 64};
     double        seconds[RUNS];
@@ -316,8 +374,7 @@ static double copy_bandwidth(hd_device *d)
     }
     hd_device_free(d, a);
     hd_device_free(d, b);
-    qsort(seconds, RUNS, sizeof *seconds, compare);
-    return 2 * (double)bytes / seconds[RUNS / 2];
+    return 2 * (double)bytes / median(seconds);
 }
 
 static void free_set(hd_device *d, const bench_case *c, operand_set *s)
@@ -335,27 +392,89 @@ static void free_set(hd_device *d, const bench_case *c, operand_set *s)
     }
 }
 
-static void bench(hd_device *d, const bench_case *c, const bench_options *b, double limit)
+/* Multiplications and additions of a call; 0 where they are not what it is for. */
+static double operations(const bench_case *c)
+{
+    const hd_gemm_args *const         g = &c->args.gemm;
+    const hd_grouped_gemm_args *const e = &c->args.grouped;
+    if (strncmp(c->op->name, "gemm", 4) == 0) return 2.0 * g->t * g->g * g->n * g->k;
+    if (strncmp(c->op->name, "grouped", 7) == 0) return 2.0 * e->t * e->s * e->n * e->k;
+    return 0;
+}
+
+/* Sets of operands that a run goes through; lists of experts are far larger than a cache. */
+static size_t count_sets(const hd_kernel *k, size_t bytes)
+{
+    size_t const most = k->isa == HD_ISA_REF ? 4 : MAX_SETS;
+    size_t const n = strncmp(k->op->name, "grouped", 7) == 0 ? 1 : POOL_BYTES / (bytes + 1) + 1;
+    return n < most ? n : most;
+}
+
+static void bench(const place_to_run *p, const bench_case *c, const bench_options *b)
 {
     static operand_set     sets[MAX_SETS];
     const hd_kernel *const k = hd_kernel_select(c->op, &c->args, b->isa);
     uint64_t               rng = 1;
+    double                 limit = p->limit;
     if (!k) {
         printf("%-12s %-22s no kernel takes this shape\n", c->label, c->op->name);
         return;
     }
-    sets[0] = make_set(d, c, b, &rng);
-    bool const is_listed =
-        strncmp(c->op->name, "grouped", 7) == 0; /* already far larger than a cache */
-    size_t n = is_listed ? 1 : POOL_BYTES / (sets[0].bytes + 1) + 1;
-    if (n > MAX_SETS) n = MAX_SETS;
-    if (!d && n > 4) n = 4;
-    for (size_t i = 1; i < n; i++) sets[i] = make_set(d, c, b, &rng);
-    double const s = time_kernel(d, k, sets, (int32_t)n), rate = (double)sets[0].bytes / s;
-    printf("%-12s %-28s t %3d %10.1f KB %9.2f us %8.1f GB/s %5.1f%%\n", c->label, k->name,
-           b->tokens, (double)sets[0].bytes / 1024, s * 1e6, rate * 1e-9, 100 * rate / limit);
+    sets[0] = make_set(p->device, c, b, &rng);
+    size_t const n = count_sets(k, sets[0].bytes);
+    for (size_t i = 1; i < n; i++) sets[i] = make_set(p->device, c, b, &rng);
+    double const s = p->device ? time_on_gpu(p->device, k, sets, (int32_t)n)
+                               : time_on_host(p, k, sets, (int32_t)n, &limit);
+    double const rate = (double)sets[0].bytes / s;
+    printf("%-12s %-28s t %3d %10.1f KB %9.2f us %8.1f GB/s %5.1f%%", c->label, k->name, b->tokens,
+           (double)sets[0].bytes / 1024, s * 1e6, rate * 1e-9, 100 * rate / limit);
+    if (operations(c) > 0) printf(" %8.1f GFLOP/s", operations(c) / s * 1e-9);
+    printf("\n");
     fflush(stdout);
-    for (size_t i = 0; i < n; i++) free_set(d, c, &sets[i]);
+    for (size_t i = 0; i < n; i++) free_set(p->device, c, &sets[i]);
+}
+
+static void do_nothing(const void *ctx, int64_t begin, int64_t end)
+{
+    (void)ctx;
+    (void)begin;
+    (void)end;
+}
+
+/* Seconds that handing work to awake threads and waiting for them takes. */
+static double time_fork(const place_to_run *p, int32_t threads)
+{
+    hd_work const w = {threads, 1, 1 << 30};
+    double        seconds[RUNS];
+    for (int32_t i = 0; i < RUNS; i++) {
+        double const start = now();
+        for (int32_t r = 0; r < 1000; r++) hd_team_run(p->stream, &w, do_nothing, NULL);
+        seconds[i] = (now() - start) / 1000;
+    }
+    return median(seconds);
+}
+
+static void open_host(place_to_run *p, int32_t threads)
+{
+    hd_error err = {0};
+    double   seconds[RUNS];
+    p->memory = hd_memory_alloc(READ_BYTES);
+    if (!p->memory) fail("no memory to read", NULL);
+    memset(p->memory, 2, READ_BYTES);
+    if (hd_team_open(&p->team, threads, &err) != HD_OK) fail("starting threads", &err);
+    p->stream = hd_team_stream(p->team);
+    for (int32_t i = 0; i < RUNS; i++) seconds[i] = 1 / read_bandwidth(p);
+    printf("host, %d threads: reads %.1f GB/s, hands work over in %.2f us\n", threads,
+           1e-9 / median(seconds), time_fork(p, threads) * 1e6);
+}
+
+static void open_gpu(place_to_run *p)
+{
+    hd_error err = {0};
+    if (hd_device_open(&p->device, &err) != HD_OK) fail("opening the GPU", &err);
+    p->limit = copy_bandwidth(p->device);
+    printf("%s: copies %.1f GB/s (bytes read and written)\n", hd_device_name(p->device),
+           p->limit * 1e-9);
 }
 
 static void read_options(bench_options *o, int argc, char **argv)
@@ -371,28 +490,33 @@ static void read_options(bench_options *o, int argc, char **argv)
             o->tokens = atoi(value);
         else if (strcmp(argv[i], "--context") == 0 && atoi(value) >= 512)
             o->context = atoi(value);
+        else if (strcmp(argv[i], "--threads") == 0 && atoi(value) > 0)
+            o->threads = atoi(value);
         else if (strcmp(argv[i], "--bf16") == 0 && atoi(value) == 1)
             o->has_bf16_x = true;
         else
             fail("usage: bench_kernels [--isa FAMILIES] [--op NAME] [--tokens T] [--context N >= "
-                 "512] [--bf16 1]",
+                 "512] [--threads N] [--bf16 1]",
                  NULL);
     }
 }
 
 int main(int argc, char **argv)
 {
-    bench_options o = {.isa = hd_cpu_isa(), .tokens = 1, .context = 32768};
-    bench_case    cases[MAX_CASES];
-    hd_device    *d = NULL;
-    hd_error      err = {0};
+    bench_options o = {
+        .isa = hd_cpu_isa(), .tokens = 1, .context = 32768, .threads = hd_cpu_count()};
+    bench_case   cases[MAX_CASES];
+    place_to_run p = {0};
     read_options(&o, argc, argv);
-    if ((o.isa & HD_ISA_DEVICE) && hd_device_open(&d, &err) != HD_OK) fail("opening the GPU", &err);
-    double const limit = copy_bandwidth(d);
-    printf("%s: copies %.1f GB/s (bytes read and written)\n", hd_device_name(d), limit * 1e-9);
+    if (o.isa & HD_ISA_DEVICE)
+        open_gpu(&p);
+    else
+        open_host(&p, o.threads);
     int32_t const n = list_cases(&o, cases);
     for (int32_t i = 0; i < n; i++)
-        if (!o.op || strcmp(o.op, cases[i].op->name) == 0) bench(d, &cases[i], &o, limit);
-    hd_device_close(d);
+        if (!o.op || strcmp(o.op, cases[i].op->name) == 0) bench(&p, &cases[i], &o);
+    hd_team_close(p.team);
+    hd_memory_free(p.memory);
+    hd_device_close(p.device);
     return 0;
 }
