@@ -226,7 +226,10 @@ report "dead code or a name"
 flags="-Iinclude -Isrc -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only"
 for f in $(find include src -name '*.h' | sort); do
     case $f in include/*) name=${f#include/} ;; *) name=${f#src/} ;; esac
-    case $f in *_avx2.h) isa="-mavx2 -mfma -mf16c -mbmi2" ;; *) isa= ;; esac
+    case $f in
+    src/ops/x86/*) isa="-mavx2 -mfma -mf16c -mbmi2" ;;
+    *) isa= ;;
+    esac
     printf '#include "%s"\nextern int not_empty;\n' "$name" > "$folder/alone.c"
     cp "$folder/alone.c" "$folder/alone.cc"
     # shellcheck disable=SC2086

@@ -1,10 +1,10 @@
-#include "ops/x86/dot_avx2.h"
+#include "ops/x86/dot.h"
 
 /* Of 16 weights the even ones come first, then the odd ones. */
-static inline octet decode(row_at at)
+static inline group decode(row_at at)
 {
     __m256i const upper = _mm256_set1_epi32((int)0xFFFF0000);
-    octet         out;
+    group         out;
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         __m256i const w = _mm256_loadu_si256((const __m256i *)(const void *)(at.w + 32 * i));
@@ -45,5 +45,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&bf16, p, in, sums);
 }
 
-const hd_product_format hd_product_bf16_avx2 = {
-    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};
+const hd_product_format hd_product_bf16_avx2 = {8,   false,         arrange,         decode_part,
+                                                dot, multiply_tile, add_lanes_of_sum};

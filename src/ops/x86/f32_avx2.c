@@ -1,8 +1,8 @@
-#include "ops/x86/dot_avx2.h"
+#include "ops/x86/dot.h"
 
-static inline octet decode(row_at at)
+static inline group decode(row_at at)
 {
-    octet out;
+    group out;
     memcpy(&out, at.w, sizeof out);
     return out;
 }
@@ -26,5 +26,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&f32, p, in, sums);
 }
 
-const hd_product_format hd_product_f32_avx2 = {
-    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};
+const hd_product_format hd_product_f32_avx2 = {8,   false,         arrange,         decode_part,
+                                               dot, multiply_tile, add_lanes_of_sum};

@@ -1,10 +1,9 @@
-#include "ops/x86/dot_avx2.h"
-#include "ops/x86/vectors_avx2.h"
+#include "ops/x86/dot.h"
 
-static inline octet decode(row_at at)
+static inline group decode(row_at at)
 {
     float sf;
-    octet out;
+    group out;
     memcpy(&sf, at.sf, sizeof sf);
     __m256 const scale = _mm256_set1_ps(sf * 256);
     decode_32_e4m3(at.w, scale, out.v);
@@ -31,5 +30,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&fp8, p, in, sums);
 }
 
-const hd_product_format hd_product_fp8_avx2 = {
-    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};
+const hd_product_format hd_product_fp8_avx2 = {8,   false,         arrange,         decode_part,
+                                               dot, multiply_tile, add_lanes_of_sum};

@@ -1,4 +1,4 @@
-#include "ops/x86/dot_avx2.h"
+#include "ops/x86/e2m1_avx2.h"
 
 /* The scale of blocks 0 and 1, one of 32 here, in the lower half, of 2 and 3 in the upper.  Code
  * 0 is a denormal. */
@@ -10,7 +10,7 @@ static inline __m256 decode_scales(const uint8_t *sf)
     return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_slli_epi32(codes, 23), denormal));
 }
 
-static inline octet decode(row_at at)
+static inline group decode(row_at at)
 {
     __m256 const scales = decode_scales(at.sf);
     return decode_e2m1(at.w, scales, scales);
@@ -30,5 +30,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&mxfp4, p, in, sums);
 }
 
-const hd_product_format hd_product_mxfp4_avx2 = {
-    8, false, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};
+const hd_product_format hd_product_mxfp4_avx2 = {8,   false,         arrange,         decode_part,
+                                                 dot, multiply_tile, add_lanes_of_sum};

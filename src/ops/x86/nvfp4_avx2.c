@@ -1,4 +1,4 @@
-#include "ops/x86/dot_avx2.h"
+#include "ops/x86/e2m1_avx2.h"
 
 /* Scales of blocks 0 and 1 in the lower half, of 2 and 3 in the upper: the bits of an E4M3 stand
  * in an f32 with an exponent that is 120 too small. */
@@ -15,7 +15,7 @@ static inline __m256 decode_scales(const uint8_t *sf)
     return _mm256_mul_ps(_mm256_castsi256_ps(f32), _mm256_set1_ps(0x1p120f));
 }
 
-static inline octet decode(row_at at)
+static inline group decode(row_at at)
 {
     __m256 const scales = decode_scales(at.sf);
     return decode_e2m1(at.w, _mm256_permute_ps(scales, 0x00), _mm256_permute_ps(scales, 0x55));
@@ -35,5 +35,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&nvfp4, p, in, sums);
 }
 
-const hd_product_format hd_product_nvfp4_avx2 = {
-    8, true, arrange, decode_part, dot, hd_product_multiply_avx2, hd_product_add_lanes_avx2};
+const hd_product_format hd_product_nvfp4_avx2 = {8,   true,          arrange,         decode_part,
+                                                 dot, multiply_tile, add_lanes_of_sum};

@@ -1,0 +1,228 @@
+#ifndef HD_OPS_X86_DOT_H
+#define HD_OPS_X86_DOT_H
+
+#include <string.h>
+
+#include "ops/x86/product.h"
+#include "ops/x86/vec_avx2.h"
+
+/* What formats share: products of rows that are decoded in registers, or of a decoded tile, given
+ * how a group is decoded.  Everything is inlined into the format's file, with its decoder and
+ * the vectors that the file is compiled for. */
+
+#define INLINE     static inline __attribute__((always_inline))
+#define GROUP_VECS (HD_PRODUCT_GROUP / VEC_LANES)
+
+/* HD_PRODUCT_GROUP weights. */
+typedef struct group {
+    vec v[GROUP_VECS];
+} group;
+
+/* Where a row's weights and scales of a group are. */
+typedef struct row_at {
+    const uint8_t *w, *sf;
+} row_at;
+
+/* How a format lies in memory: bytes of a group, columns of a scale. */
+typedef struct layout {
+    int32_t w_bytes, sf_bytes; /* of HD_PRODUCT_GROUP weights; sf_bytes 0: scales by blocks of
+                                  128 x 128, or none */
+    group (*decode)(row_at at);
+} layout;
+
+/* Bytes from the first weight, or scale, of a row to column k0. */
+INLINE int64_t w_offset(const layout *l, int64_t k0) { return k0 * l->w_bytes / HD_PRODUCT_GROUP; }
+INLINE int64_t sf_offset(const layout *l, int64_t k0)
+{
+    return k0 * l->sf_bytes / HD_PRODUCT_GROUP;
+}
+
+INLINE row_at find_row(const layout *l, const hd_product_part *p, int32_t r)
+{
+    const hd_product_matrix *const m = p->m;
+    int64_t const                  row = p->row + r;
+    row_at                         at = {(const uint8_t *)m->w, (const uint8_t *)m->sf};
+    at.w += row * w_offset(l, m->k) + w_offset(l, p->k0);
+    if (l->sf_bytes)
+        at.sf += row * sf_offset(l, m->k) + sf_offset(l, p->k0);
+    else if (m->sf)
+        at.sf += (row / 128 * ((m->k + 127) / 128) + p->k0 / 128) * (int64_t)sizeof(float);
+    return at;
+}
+
+/* Group g of a row. */
+INLINE row_at find_group(const layout *l, row_at row, int32_t g)
+{
+    row.w += (int64_t)g * l->w_bytes;
+    if (l->sf_bytes)
+        row.sf += (int64_t)g * l->sf_bytes;
+    else if (row.sf)
+        row.sf += (int64_t)(g * HD_PRODUCT_GROUP / 128) * (int64_t)sizeof(float);
+    return row;
+}
+
+/* The last n weights of a row, copied and filled up with zeros, because behind them is the next
+ * row or nothing. */
+typedef struct row_end {
+    uint8_t w[HD_PRODUCT_GROUP * 4], sf[8];
+} row_end;
+
+INLINE group decode_end(const layout *l, row_at row, int32_t g, int32_t n)
+{
+    row_end end = {{0}, {0}};
+    row_at  at = find_group(l, row, g);
+    memcpy(end.w, at.w, (size_t)w_offset(l, n));
+    if (l->sf_bytes) {
+        memcpy(end.sf, at.sf, (size_t)sf_offset(l, n));
+        at.sf = end.sf;
+    }
+    at.w = end.w;
+    return l->decode(at);
+}
+
+INLINE vec add_products(const group *w, const float *x, vec sum)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < GROUP_VECS; i++) sum = vec_fma(w->v[i], vec_load(x + VEC_LANES * i), sum);
+    return sum;
+}
+
+INLINE void load_sums(vec *sum, const float *sums, const int n_x)
+{
+    for (int j = 0; j < n_x; j++) sum[j] = vec_load(sums + j * VEC_LANES);
+}
+
+INLINE void store_sums(float *sums, const vec *sum, const int n_x)
+{
+    for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
+}
+
+/* All whole groups of n_r rows from r on by n_x inputs: so many that their sums, each a chain of
+ * its own, keep the multipliers busy. */
+INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_product_input *in,
+                       float *sums, int32_t r, const int n_r, const int n_x)
+{
+    row_at row[4];
+    vec    sum[4][4];
+    for (int i = 0; i < n_r; i++) row[i] = find_row(l, p, r + i);
+    for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
+    for (int32_t g = 0; g < p->n / HD_PRODUCT_GROUP; g++) {
+        const float *const x = in->x + g * HD_PRODUCT_GROUP;
+#pragma GCC unroll 4
+        for (int i = 0; i < n_r; i++) {
+            group const w = l->decode(find_group(l, row[i], g));
+#pragma GCC unroll 4
+            for (int j = 0; j < n_x; j++)
+                sum[i][j] = add_products(&w, x + (int64_t)j * in->stride, sum[i][j]);
+        }
+    }
+    for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
+}
+
+/* What is left of all rows behind the last whole group. */
+INLINE void dot_ends(const layout *l, const hd_product_part *p, const hd_product_input *in,
+                     float *sums, const int n_x)
+{
+    int32_t const groups = p->n / HD_PRODUCT_GROUP, end = p->n % HD_PRODUCT_GROUP;
+    for (int32_t r = 0; end > 0 && r < p->n_rows; r++) {
+        group const w = decode_end(l, find_row(l, p, r), groups, end);
+        vec         sum[4];
+        load_sums(sum, sums + r * n_x * VEC_LANES, n_x);
+        for (int j = 0; j < n_x; j++)
+            sum[j] = add_products(&w, in->x + (int64_t)j * in->stride + groups * HD_PRODUCT_GROUP,
+                                  sum[j]);
+        store_sums(sums + r * n_x * VEC_LANES, sum, n_x);
+    }
+}
+
+INLINE void dot_rows(const layout *l, const hd_product_part *p, const hd_product_input *in,
+                     float *sums, const int n_r, const int n_x)
+{
+    int32_t r = 0;
+    for (; r + n_r <= p->n_rows; r += n_r) dot_groups(l, p, in, sums, r, n_r, n_x);
+    for (; r < p->n_rows; r++) dot_groups(l, p, in, sums, r, 1, n_x);
+    dot_ends(l, p, in, sums, n_x);
+}
+
+INLINE void dot_any(const layout *l, const hd_product_part *p, const hd_product_input *in,
+                    float *sums)
+{
+    switch (in->n_x) {
+    case 1: dot_rows(l, p, in, sums, 4, 1); break;
+    case 2: dot_rows(l, p, in, sums, 2, 2); break;
+    case 3: dot_rows(l, p, in, sums, 2, 3); break;
+    default: dot_rows(l, p, in, sums, 1, 4); break;
+    }
+}
+
+INLINE void store_group(float *out, group w)
+{
+    for (int i = 0; i < GROUP_VECS; i++) vec_store(out + VEC_LANES * i, w.v[i]);
+}
+
+INLINE void decode_rows(const layout *l, const hd_product_part *p, float *out, int32_t stride)
+{
+    int32_t const groups = p->n / HD_PRODUCT_GROUP, end = p->n % HD_PRODUCT_GROUP;
+    for (int32_t r = 0; r < p->n_rows; r++) {
+        row_at const row = find_row(l, p, r);
+        float *const to = out + (int64_t)r * stride;
+        for (int32_t g = 0; g < groups; g++)
+            store_group(to + g * HD_PRODUCT_GROUP, l->decode(find_group(l, row, g)));
+        if (end) store_group(to + groups * HD_PRODUCT_GROUP, decode_end(l, row, groups, end));
+    }
+}
+
+/* Puts n activations into the order of the weights, a group at a time. */
+INLINE void arrange_all(const float *x, int32_t n, float *out,
+                        void (*arrange)(const float *x, float *out))
+{
+    int32_t i = 0;
+    for (; i + HD_PRODUCT_GROUP <= n; i += HD_PRODUCT_GROUP) arrange(x + i, out + i);
+    if (i == n) return;
+    float end[HD_PRODUCT_GROUP] = {0};
+    memcpy(end, x + i, (size_t)(n - i) * sizeof *x);
+    arrange(end, out + i);
+}
+
+/* ---- a decoded tile ---- */
+
+/* VEC_ROWS rows by n_x inputs, at most three, in registers. */
+INLINE void multiply_block(const float *w, int32_t n, const float *x, int32_t stride, float *sums,
+                           int32_t row_sums, const int n_x)
+{
+    vec sum[VEC_ROWS][3];
+    for (int i = 0; i < VEC_ROWS; i++) load_sums(sum[i], sums + i * row_sums, n_x);
+    for (int32_t c = 0; c < n; c += VEC_LANES) {
+        vec in[3];
+#pragma GCC unroll 3
+        for (int j = 0; j < n_x; j++) in[j] = vec_load(x + (int64_t)j * stride + c);
+#pragma GCC unroll 8
+        for (int i = 0; i < VEC_ROWS; i++) {
+            vec const row = vec_load(w + (int64_t)i * n + c);
+#pragma GCC unroll 3
+            for (int j = 0; j < n_x; j++) sum[i][j] = vec_fma(row, in[j], sum[i][j]);
+        }
+    }
+    for (int i = 0; i < VEC_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
+}
+
+static inline void multiply_tile(const float *w, int32_t n, const hd_product_input *in, float *sums)
+{
+    int32_t const row_sums = in->n_x * VEC_LANES;
+    for (int32_t j = 0; j < in->n_x; j += 3) {
+        const float *const x = in->x + (int64_t)j * in->stride;
+        for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += VEC_ROWS) {
+            const float *const rows = w + (int64_t)i * n;
+            float *const       to = sums + (int64_t)i * row_sums + j * VEC_LANES;
+            switch (in->n_x - j) {
+            case 1: multiply_block(rows, n, x, in->stride, to, row_sums, 1); break;
+            case 2: multiply_block(rows, n, x, in->stride, to, row_sums, 2); break;
+            default: multiply_block(rows, n, x, in->stride, to, row_sums, 3); break;
+            }
+        }
+    }
+}
+
+static inline float add_lanes_of_sum(const float *sums) { return vec_add_lanes(vec_load(sums)); }
+
+#endif

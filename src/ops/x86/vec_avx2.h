@@ -1,0 +1,17 @@
+#ifndef HD_OPS_X86_VEC_AVX2_H
+#define HD_OPS_X86_VEC_AVX2_H
+
+#include "ops/x86/vectors_avx2.h"
+
+/* The vectors of products under AVX2. */
+
+typedef __m256 vec;
+#define VEC_LANES 8
+#define VEC_ROWS  4 /* by three inputs: what 16 registers hold */
+
+static inline vec   vec_load(const float *x) { return _mm256_loadu_ps(x); }
+static inline void  vec_store(float *x, vec v) { _mm256_storeu_ps(x, v); }
+static inline vec   vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+static inline float vec_add_lanes(vec v) { return add_lanes(v); }
+
+#endif
