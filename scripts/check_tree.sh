@@ -227,6 +227,7 @@ flags="-Iinclude -Isrc -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only"
 for f in $(find include src -name '*.h' | sort); do
     case $f in include/*) name=${f#include/} ;; *) name=${f#src/} ;; esac
     case $f in
+    *_avx512.h) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl" ;;
     src/ops/x86/*) isa="-mavx2 -mfma -mf16c -mbmi2" ;;
     *) isa= ;;
     esac

@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "ops/x86/product.h"
+#ifdef __AVX512F__
+#include "ops/x86/vec_avx512.h"
+#else
 #include "ops/x86/vec_avx2.h"
+#endif
 
 /* What formats share: products of rows that are decoded in registers, or of a decoded tile, given
  * how a group is decoded.  Everything is inlined into the format's file, with its decoder and

@@ -53,6 +53,8 @@ typedef struct hd_product_format {
 
 extern const hd_product_format hd_product_f32_avx2, hd_product_bf16_avx2, hd_product_fp8_avx2,
     hd_product_mxfp4_avx2, hd_product_nvfp4_avx2;
+extern const hd_product_format hd_product_f32_avx512, hd_product_bf16_avx512, hd_product_fp8_avx512,
+    hd_product_mxfp4_avx512, hd_product_nvfp4_avx512;
 
 /* The whole ops. */
 hd_status hd_product_gemm(const hd_gemm_args *a, hd_stream *stream, const hd_product_format *f);
