@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Measures what activations and rows of the KV cache cost in accuracy, and prints a table.
 
-    scripts/accuracy.py [--hadal PROGRAM] [--limit N] [-n N] [--rows N] [--out FILE] MODEL...
+    scripts/accuracy.py [--hadal PROGRAM] [--acts LIST] [--kvs LIST] [--limit N] [-n N] [--rows N]
+                        [--out FILE] MODEL...
 
-For each model, each --act and each --kv:
+For each model, each --act and each --kv, or those in the lists with commas (an act may be
+`default`, what the checkpoint was made for):
 
   nll          mean negative logarithm of the probability of tests/golden/eval/text.txt (nats)
   kl           mean over positions of KL(p || q), p being with the same activations and f32 rows
@@ -85,17 +87,17 @@ def kl(p, q):
     return float((np.exp(p) * (p - q)).sum(axis=1).mean())
 
 
-def measure(model, limit, most):
+def measure(model, o):
     exact = model.log_probs("exact", "f32")
-    for act in ACTS:
-        f32 = model.log_probs(act, "f32")
-        for kv in KVS:
+    for act in o.acts.split(","):
+        f32 = exact if act == "exact" else model.log_probs(act, "f32")
+        for kv in o.kvs.split(","):
             found = f32 if kv == "f32" else model.log_probs(act, kv)
             same = found.argmax(axis=1) == exact.argmax(axis=1)
             yield {"model": model.folder, "act": act, "kv": kv, "positions": len(found),
                    "nll": round(model.nll(act, kv), 5), "kl": f"{kl(f32, found):.2e}",
                    "kl_exact": f"{kl(exact, found):.2e}", "top1": round(float(same.mean()), 4),
-                   **model.tasks(act, kv, limit, most)}
+                   **model.tasks(act, kv, o.limit, o.n)}
 
 
 def show(value):
@@ -115,6 +117,8 @@ def write(rows, out, command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hadal", default="build/hadal")
+    parser.add_argument("--acts", default=",".join(ACTS))
+    parser.add_argument("--kvs", default=",".join(KVS))
     parser.add_argument("--limit", type=int, default=10)
     parser.add_argument("-n", type=int, default=256)
     parser.add_argument("--rows", type=int, default=256)
@@ -124,11 +128,11 @@ def main():
     os.chdir(ROOT)
     rows = []
     for folder in o.models:
-        for row in measure(Model(o.hadal, folder, o.rows), o.limit, o.n):
+        for row in measure(Model(o.hadal, folder, o.rows), o):
             print(" ".join(f"{k}={show(v)}" for k, v in row.items()), file=sys.stderr, flush=True)
             rows.append(row)
-    write(rows, o.out, f"scripts/accuracy.py --limit {o.limit} -n {o.n} --rows {o.rows} "
-          + " ".join(o.models))
+    write(rows, o.out, f"scripts/accuracy.py --acts {o.acts} --kvs {o.kvs} --limit {o.limit} "
+          f"-n {o.n} --rows {o.rows} " + " ".join(o.models))
 
 
 if __name__ == "__main__":
