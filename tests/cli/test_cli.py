@@ -853,11 +853,13 @@ def test_model_that_is_replaced_while_it_runs():
 
 
 def test_other_bus_errors_stay():
-    with subprocess.Popen([HADAL, "chat", MODEL, "--quiet"], stdin=subprocess.PIPE) as p:
+    with subprocess.Popen([HADAL, "chat", MODEL, "--quiet"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as p:
         p.stdin.write(b"/tokens\n")
-        time.sleep(0.2)
+        p.stdin.flush()
+        assert p.stdout.readline() == b"0 of 4096 tokens\n"
         p.send_signal(signal.SIGBUS)
-        p.stdin.close()
+        p.wait(60)
     assert p.returncode == -signal.SIGBUS
 
 
