@@ -1,3 +1,4 @@
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,9 +144,16 @@ static int32_t find_place(const hd_name_map *m, const char *name)
 /* Whether a matrix in `module` (in the file's own spelling) is of format f. */
 static bool has_format_in(const hd_audit *a, const char *module, hd_format f)
 {
-    char                     official[HD_NAME_MAX];
+    /* Modules are told by what stands in front of a suffix. */
+    static const char        suffix[] = ".weight";
+    char                     full[HD_NAME_MAX], official[HD_NAME_MAX];
     const hd_name_map *const m = &a->model.by_name;
-    if (!hd_name_official(official, sizeof official, module)) return false;
+    int const                length = snprintf(full, sizeof full, "%s%s", module, suffix);
+    if (length < 0 || (size_t)length >= sizeof full) return false;
+    if (!hd_name_official(official, sizeof official, full)) return false;
+    char *const end = strstr(official, suffix); /* none behind "model", which goes */
+    if (!end || end[sizeof suffix - 1]) return false;
+    *end = '\0';
     size_t const n = strlen(official);
     for (int32_t i = find_place(m, official); i < m->used; i++) {
         const char *const name = m->entries[i].name;
@@ -172,6 +180,43 @@ static void judge_layer_list(hd_audit *a, const json_object *q)
     }
 }
 
+/* Modules of a list may be globs; so many of them are held against every matrix, more are taken
+ * as names only. */
+#define MAX_GLOBS 64
+
+/* The first NVFP4 matrix that a glob names, as the file or officially; NULL: none. */
+static const char *find_by_glob(const hd_audit *a, const char *glob)
+{
+    for (int64_t i = 0; i < a->model.used; i++) {
+        const hd_scanned *const m = &a->model.items[i].what;
+        if (m->format != HD_FMT_NVFP4) continue;
+        if (fnmatch(glob, m->name, 0) == 0 || fnmatch(glob, m->w->st.name, 0) == 0) return m->name;
+    }
+    return NULL;
+}
+
+/* ignore, exclude_modules: ["head", "*.attn.*", ...] are not quantized, at least not to four bits.
+ * What begins with "re:" is a regular expression of Python, and not read. */
+static void judge_ignored(hd_audit *a, const json_object *q, const char *key)
+{
+    char                     what[512];
+    int32_t                  n_globs = 0;
+    const json_object *const list = hd_json_member(q, key);
+    if (!json_object_is_type(list, json_type_array)) return;
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        const char *const module = hd_json_text(json_object_array_get_idx(list, i), NULL);
+        if (!module || strncmp(module, "re:", 3) == 0) continue;
+        bool const        is_glob = strpbrk(module, "*?[") != NULL && n_globs++ < MAX_GLOBS;
+        const char *const found = is_glob                                  ? find_by_glob(a, module)
+                                  : has_format_in(a, module, HD_FMT_NVFP4) ? module
+                                                                           : NULL;
+        if (!found) continue;
+        snprintf(what, sizeof what, "%.200s is not quantized (%s), yet %.200s is NVFP4", module,
+                 key, found);
+        say(a, HD_WARNING, found, what);
+    }
+}
+
 static void judge_lists(hd_audit *a, const inventory *v)
 {
     char         path[4096];
@@ -186,6 +231,8 @@ static void judge_lists(hd_audit *a, const inventory *v)
         const json_object *const q = hd_json_member(root, "quantization_config");
         judge_block_size(a, v, q);
         judge_layer_list(a, q);
+        judge_ignored(a, q, "ignore");
+        judge_ignored(a, q, "exclude_modules");
         json_object_put(root);
     }
     hd_pool_free(&pool);

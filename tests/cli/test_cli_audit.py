@@ -218,6 +218,13 @@ def quantized_list(f):
         "quantized_layers": {"layers.1.ffn.experts": {"quant_algo": "NVFP4"}}}
 
 
+def ignored(*modules):
+    def plant(f):
+        f.config["quantization_config"]["ignore"] = ["lm_head", "re:.*norm.*", "model", "", ".", "x" * 600,
+                                                       7, None, *modules]
+    return plant
+
+
 def name_too_long(f):
     f.put("x" * 600, "F32", [1], bytes(4))
 
@@ -296,6 +303,11 @@ PLANTS = {
     "MXFP4 too wide": (OFFICIAL, wide_scales, "note", "exact", MXFP4, "cannot hold it", False),
     "layer list": (OFFICIAL, quantized_list, "warning", "config-says", "layers.1.ffn.experts",
                    "quantized_layers", False),
+    "an ignored module": (NVFP4, ignored("model.layers.1.self_attn.q_a_proj"), "warning",
+                          "config-says", "model.layers.1.self_attn.q_a_proj", "not quantized",
+                          False),
+    "ignored modules": (NVFP4, ignored("*.experts.*"), "warning", "config-says",
+                        "layers.0.ffn.experts.0.w1", "not quantized", False),
     "a name of no end": (OFFICIAL, name_too_long, "error", "name", "x" * 600, "too long", True),
     "a mixed layer": (NVFP4, drop(r"layers\.2\.mlp\.experts\.3\.gate_proj\.weight_scale$"),
                       "error", "missing", "layers.2.ffn.experts.3.w1.weight_scale", "missing",
