@@ -346,6 +346,16 @@ def test_several_faults_at_once():
         "input-scale", "scale-nan", "missing", "extra"}, result["findings"]
 
 
+def test_two_kinds_of_scales():
+    """One fault: the siblings that sort behind the second kind of scales are not missing."""
+    f = Folder(NVFP4)
+    f.put(EXPERT + ".scale", *f.tensors[EXPERT + ".weight_scale"], like=EXPERT + ".weight")
+    _, result = audit(f.write("two-scales"))
+    errors = [(x["kind"], x["tensor"]) for x in found(result, "error")]
+    assert sorted(errors) == [("extra", EXPERT + ".weight_scale"),
+                              ("siblings", "layers.2.ffn.experts.3.w1")], result["findings"]
+
+
 # ---- healthy checkpoints ------------------------------------------------------------------
 
 # What families of scripts/make_families.py are told of; all others have no error or warning.
