@@ -30,6 +30,7 @@ static const char *file_of(const hd_taker *k, const hd_tensor *t)
 static void blame(hd_taker *k, hd_fault_kind kind, const char *tensor, const char *suffix,
                   const char *file)
 {
+    if (!k->survey) return;
     k->fault = kind;
     k->fault_file = file;
     snprintf(k->fault_tensor, sizeof k->fault_tensor, "%s%s%s", tensor, *suffix ? "." : "", suffix);
