@@ -227,6 +227,9 @@ static inline void multiply_tile(const float *w, int32_t n, const hd_product_inp
     }
 }
 
-static inline float add_lanes_of_sum(const float *sums) { return vec_add_lanes(vec_load(sums)); }
+static inline void add_all_lanes(const float *sums, int32_t n, float *out)
+{
+    for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
+}
 
 #endif

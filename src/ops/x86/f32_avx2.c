@@ -26,5 +26,5 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
     dot_any(&f32, p, in, sums);
 }
 
-const hd_product_format hd_product_f32_avx2 = {8,   false,         arrange,         decode_part,
-                                               dot, multiply_tile, add_lanes_of_sum};
+const hd_product_format hd_product_f32_avx2 = {8,   false,         arrange,      decode_part,
+                                               dot, multiply_tile, add_all_lanes};

@@ -27,4 +27,4 @@ static void dot(const hd_product_part *p, const hd_product_input *in, float *sum
 }
 
 const hd_product_format hd_product_f32_avx512 = {
-    VEC_LANES, false, arrange, decode_part, dot, multiply_tile, add_lanes_of_sum};
+    VEC_LANES, false, arrange, decode_part, dot, multiply_tile, add_all_lanes};

@@ -14,9 +14,11 @@
 #define MAX_LANES  16
 #define MAX_INPUTS (TILE_T * TILE_K) /* floats; enough for HD_PRODUCT_DOT * DOT_K too */
 
+_Static_assert(TILE_N *TILE_T <= HD_PRODUCT_ROWS * TILE_K, "results fit a tile of weights");
+
 typedef struct workspace {
     alignas(64) float x[MAX_INPUTS];
-    alignas(64) float w[HD_PRODUCT_ROWS * TILE_K];
+    alignas(64) float w[HD_PRODUCT_ROWS * TILE_K]; /* at the end the results */
     alignas(64) float sums[TILE_N * TILE_T * MAX_LANES];
 } workspace;
 
@@ -67,9 +69,9 @@ static void multiply_rows(const hd_product_format *f, hd_product_part *p, const 
         else
             multiply_tiles(f, p, &in, s);
     }
-    for (int32_t r = 0; r < p->n_rows; r++)
-        for (int32_t i = 0; i < b->n; i++)
-            b->y[i][at + r] = f->add_lanes(s->sums + (r * b->n + i) * f->lanes) * p->m->scale;
+    f->add_lanes(s->sums, p->n_rows * b->n, s->w);
+    for (int32_t i = 0; i < b->n; i++)
+        for (int32_t r = 0; r < p->n_rows; r++) b->y[i][at + r] = s->w[r * b->n + i] * p->m->scale;
 }
 
 /* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r]. */

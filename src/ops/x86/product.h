@@ -48,7 +48,7 @@ typedef struct hd_product_format {
     void (*dot)(const hd_product_part *p, const hd_product_input *in, float *sums);
     /* w [HD_PRODUCT_ROWS, n] decoded, n filled up; all rows are multiplied */
     void (*multiply)(const float *w, int32_t n, const hd_product_input *in, float *sums);
-    float (*add_lanes)(const float *sums);
+    void (*add_lanes)(const float *sums, int32_t n, float *out); /* of each of n sums */
 } hd_product_format;
 
 extern const hd_product_format hd_product_f32_avx2, hd_product_bf16_avx2, hd_product_fp8_avx2,
