@@ -9,8 +9,14 @@ name=$1 limit=$2
 shift 2
 log=build/log/$(echo "$name" | tr -c 'a-zA-Z0-9_\n' '-').log
 
+# A place of its own for each of the programs at the same time: more threads than cores would wait
+# for each other.
+pin=
+[ -n "${slot:-}" ] && taskset -c "$slot" true 2>/dev/null && pin="taskset -c $slot"
+
 start=$(date +%s)
-timeout -k 10 "$limit" "$@" </dev/null >"$log" 2>&1
+# shellcheck disable=SC2086 # two words or none
+timeout -k 10 "$limit" $pin "$@" </dev/null >"$log" 2>&1
 status=$?
 seconds=$(($(date +%s) - start))
 

@@ -102,7 +102,7 @@ build_all()
 
 check "tree" scripts/check_tree.sh
 if build_all; then
-    list_all | xargs -L 1 -P "$jobs" scripts/run_test.sh
+    list_all | xargs -L 1 -P "$jobs" --process-slot-var=slot scripts/run_test.sh
 fi
 
 awk '{ passed += $1; failed += $2 }

@@ -15,9 +15,9 @@
 #define OPEN       (UINT64_C(1) << 32)
 #define NEXT_RUN   (UINT64_C(1) << 33)
 
-#define SPINS       2000 /* some 50 us: longer than any step that one thread does alone */
-#define LEAST_COST  32768
-#define PARTS_EACH  8 /* parts a thread, so that one that lags holds up little */
+#define SPINS       2000   /* some 50 us: longer than any step that one thread does alone */
+#define LEAST_COST  131072 /* some 10 us: a part is worth handing over */
+#define PARTS_EACH  8      /* parts a thread, so that one that lags holds up little */
 #define STACK_BYTES ((size_t)2 << 20)
 #define LINE        64
 
