@@ -14,7 +14,7 @@ typedef struct hd_model_options {
     int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
     int32_t     n_sessions; /* 0: one                       */
-    uint32_t    isa;        /* 0: all that this machine has */
+    uint32_t    isa;        /* 0: the default of the engine */
     int32_t     threads;    /* 0: all processors            */
     bool        has_mtp, is_trusted;
     bool        is_verbose, is_quiet;
@@ -25,7 +25,7 @@ typedef struct hd_model_options {
     "  --act MODE        roundings of activations: exact, official, nvfp4, or default, which\n" \
     "                    is what the checkpoint was made for\n"                                 \
     "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
-    "  --isa LIST        kernel families: ref, avx2, avx512, or all (the default)\n"            \
+    "  --isa LIST        kernel families: ref, avx2, avx512, or all; default: all but avx512\n" \
     "  --threads N       threads that share a pass; default: all processors\n"                  \
     "  --trust           do not check the block scales of the weights, which reads them all\n"  \
     "  --quiet           nothing on standard error but errors\n"                                \
