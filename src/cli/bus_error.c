@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -61,9 +62,13 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     if (info->si_code != BUS_ADRERR) { /* not of a file: ends the program as it would have */
+        signal(number, SIG_DFL);
         raise(number);
         return;
     }
+    /* Threads that share a pass may meet lost pages at the same time: the first one tells. */
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_told)) pause();
     const char *const path = find_file((uintptr_t)info->si_addr);
     print("hadal: ");
     print(path ? path : "a file of the model");
@@ -73,8 +78,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 void hd_bus_error_watch(void)
 {
-    struct sigaction action = {.sa_sigaction = on_bus_error,
-                               .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND)};
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);
 }
