@@ -11,9 +11,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/support"))
+import suite  # behind the path
 HADAL = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/hadal").resolve())
 DEMO = ROOT / "models/demo"
 OFFICIAL = ROOT / "tests/models/tiny512-official"
@@ -245,23 +246,6 @@ def test_refusals():
     refused(DEMO, *IDS, "--act-b", "w8", says="wanted one of", status=2)
 
 
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    shutil.rmtree(SCRATCH)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
-
-
 if __name__ == "__main__":
     os.chdir(ROOT)
-    sys.exit(main())
+    sys.exit(suite.run(globals(), SCRATCH))
