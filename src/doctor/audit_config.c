@@ -127,20 +127,6 @@ static void judge_block_size(hd_audit *a, const inventory *v, const json_object 
     }
 }
 
-/* The first of the sorted names that is not before `name`. */
-static int32_t find_place(const hd_name_map *m, const char *name)
-{
-    int32_t low = 0, high = m->used;
-    while (low < high) {
-        int32_t const middle = low + (high - low) / 2;
-        if (strcmp(m->entries[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Whether a matrix in `module` (in the file's own spelling) is of format f. */
 static bool has_format_in(const hd_audit *a, const char *module, hd_format f)
 {
@@ -155,7 +141,7 @@ static bool has_format_in(const hd_audit *a, const char *module, hd_format f)
     if (!end || end[sizeof suffix - 1]) return false;
     *end = '\0';
     size_t const n = strlen(official);
-    for (int32_t i = find_place(m, official); i < m->used; i++) {
+    for (int32_t i = hd_name_map_lower(m, official); i < m->used; i++) {
         const char *const name = m->entries[i].name;
         if (strncmp(name, official, n) != 0) return false;
         bool const is_in = name[n] == '\0' || name[n] == '.';
