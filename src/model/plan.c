@@ -9,16 +9,23 @@ void hd_plan_begin(hd_plan *p, hd_arena *act, hd_arena *meta, int32_t cap, uint3
     p->steps = hd_arena_alloc(meta, (size_t)cap * sizeof *p->steps);
 }
 
+static void refuse_step(hd_plan *p, const hd_step *step, const hd_op *op, const void *args)
+{
+    const char *const limit = hd_op_broken_limit(op, args);
+    char              name[64];
+    hd_step_name(step, name, sizeof name);
+    hd_error_set(&p->error, HD_ERR_UNSUPPORTED, -1,
+                 "no kernel of %s for step %s takes these dimensions%s%s", op->name, name,
+                 limit ? ": wanted " : "", limit ? limit : "");
+}
+
 void hd_plan_add(hd_plan *p, const char *label, const hd_op *op, const void *args)
 {
     if (p->error.code != HD_OK) return;
     const hd_kernel *const k = hd_kernel_select(op, args, p->isa);
     hd_step const          step = {k, hd_arena_alloc(p->meta, op->args_bytes), label, p->layer};
     if (!k) {
-        char name[64];
-        hd_step_name(&step, name, sizeof name);
-        hd_error_set(&p->error, HD_ERR_UNSUPPORTED, -1,
-                     "no kernel of %s for step %s takes these dimensions", op->name, name);
+        refuse_step(p, &step, op, args);
         return;
     }
     if (p->meta->failed || p->n == p->cap) {

@@ -20,4 +20,15 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_attn_sparse = {"attn_sparse", sizeof(hd_attn_sparse_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_attn_sparse_args *const a = args;
+    if (a->n_seq < 1 || a->window < 1 || a->win_cap < a->window) return "win_cap >= window";
+    if (!hd_row_is_valid(&a->win_layout) || a->win_layout.d != a->d || a->d > HD_ROW_MAX)
+        return "win_layout valid and d wide, d <= 1024";
+    if (a->group > 0 && (!hd_row_is_valid(&a->row_layout) || a->row_layout.d != a->d))
+        return "row_layout valid and d wide";
+    return NULL;
+}
+
+const hd_op hd_op_attn_sparse = {"attn_sparse", sizeof(hd_attn_sparse_args), describe, breaks};

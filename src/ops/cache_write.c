@@ -12,4 +12,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_cache_write = {"cache_write", sizeof(hd_cache_write_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_cache_write_args *const a = args;
+    if (!hd_row_is_valid(&a->layout) || a->layout.d != a->d) return "layout valid and d wide";
+    if (a->group < 1 || a->cap < 1 || a->n_seq < 1) return "group, cap, n_seq >= 1";
+    return NULL;
+}
+
+const hd_op hd_op_cache_write = {"cache_write", sizeof(hd_cache_write_args), describe, breaks};

@@ -14,4 +14,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_compress_kv = {"compress_kv", sizeof(hd_compress_kv_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_compress_kv_args *const a = args;
+    if (a->r < 1 || a->n_seq < 1) return "r, n_seq >= 1";
+    if (a->cap < (a->overlap ? 2 * (int64_t)a->r : a->r)) return "cap >= r, 2r with overlap";
+    return NULL;
+}
+
+const hd_op hd_op_compress_kv = {"compress_kv", sizeof(hd_compress_kv_args), describe, breaks};

@@ -34,8 +34,26 @@ static int32_t describe_nvfp4(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return describe(args, HD_FMT_NVFP4, out);
 }
 
-const hd_op hd_op_gemm_f32 = {"gemm_f32", sizeof(hd_gemm_args), describe_f32};
-const hd_op hd_op_gemm_bf16 = {"gemm_bf16", sizeof(hd_gemm_args), describe_bf16};
-const hd_op hd_op_gemm_fp8 = {"gemm_fp8", sizeof(hd_gemm_args), describe_fp8};
-const hd_op hd_op_gemm_mxfp4 = {"gemm_mxfp4", sizeof(hd_gemm_args), describe_mxfp4};
-const hd_op hd_op_gemm_nvfp4 = {"gemm_nvfp4", sizeof(hd_gemm_args), describe_nvfp4};
+/* Limits that all formats share. */
+static const char *breaks(const void *args)
+{
+    const hd_gemm_args *const a = args;
+    if (a->g < 1) return "g >= 1";
+    return NULL;
+}
+static const char *breaks_mxfp4(const void *args)
+{
+    const hd_gemm_args *const a = args;
+    return a->k % 32 ? "k % 32 == 0" : breaks(args);
+}
+static const char *breaks_nvfp4(const void *args)
+{
+    const hd_gemm_args *const a = args;
+    return a->k % 16 ? "k % 16 == 0" : breaks(args);
+}
+
+const hd_op hd_op_gemm_f32 = {"gemm_f32", sizeof(hd_gemm_args), describe_f32, breaks};
+const hd_op hd_op_gemm_bf16 = {"gemm_bf16", sizeof(hd_gemm_args), describe_bf16, breaks};
+const hd_op hd_op_gemm_fp8 = {"gemm_fp8", sizeof(hd_gemm_args), describe_fp8, breaks};
+const hd_op hd_op_gemm_mxfp4 = {"gemm_mxfp4", sizeof(hd_gemm_args), describe_mxfp4, breaks_mxfp4};
+const hd_op hd_op_gemm_nvfp4 = {"gemm_nvfp4", sizeof(hd_gemm_args), describe_nvfp4, breaks_nvfp4};

@@ -44,13 +44,31 @@ static int32_t describe_nvfp4(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return describe(args, HD_FMT_NVFP4, out);
 }
 
+/* Limits that all formats share. */
+static const char *breaks(const void *args)
+{
+    const hd_grouped_gemm_args *const a = args;
+    if (a->xs != 1 && a->xs != a->s) return "xs is 1 or s";
+    return NULL;
+}
+static const char *breaks_mxfp4(const void *args)
+{
+    const hd_grouped_gemm_args *const a = args;
+    return a->k % 32 ? "k % 32 == 0" : breaks(args);
+}
+static const char *breaks_nvfp4(const void *args)
+{
+    const hd_grouped_gemm_args *const a = args;
+    return a->k % 16 ? "k % 16 == 0" : breaks(args);
+}
+
 const hd_op hd_op_grouped_gemm_f32 = {"grouped_gemm_f32", sizeof(hd_grouped_gemm_args),
-                                      describe_f32};
+                                      describe_f32, breaks};
 const hd_op hd_op_grouped_gemm_bf16 = {"grouped_gemm_bf16", sizeof(hd_grouped_gemm_args),
-                                       describe_bf16};
+                                       describe_bf16, breaks};
 const hd_op hd_op_grouped_gemm_fp8 = {"grouped_gemm_fp8", sizeof(hd_grouped_gemm_args),
-                                      describe_fp8};
+                                      describe_fp8, breaks};
 const hd_op hd_op_grouped_gemm_mxfp4 = {"grouped_gemm_mxfp4", sizeof(hd_grouped_gemm_args),
-                                        describe_mxfp4};
+                                        describe_mxfp4, breaks_mxfp4};
 const hd_op hd_op_grouped_gemm_nvfp4 = {"grouped_gemm_nvfp4", sizeof(hd_grouped_gemm_args),
-                                        describe_nvfp4};
+                                        describe_nvfp4, breaks_nvfp4};

@@ -8,4 +8,11 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_hadamard_args *const a = args;
+    if (a->k < 1 || a->k > 4096 || (a->k & (a->k - 1))) return "k a power of two, at most 4096";
+    return NULL;
+}
+
+const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe, breaks};

@@ -12,4 +12,11 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_hc_head = {"hc_head", sizeof(hd_hc_head_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_hc_head_args *const a = args;
+    if (a->m < 1 || a->m > 8) return "1 <= m <= 8";
+    return NULL;
+}
+
+const hd_op hd_op_hc_head = {"hc_head", sizeof(hd_hc_head_args), describe, breaks};

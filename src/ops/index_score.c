@@ -14,4 +14,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_index_score = {"index_score", sizeof(hd_index_score_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_index_score_args *const a = args;
+    if (!hd_row_is_valid(&a->layout) || a->layout.d != a->d) return "layout valid and d wide";
+    if (a->group < 1 || a->n_seq < 1) return "group, n_seq >= 1";
+    return NULL;
+}
+
+const hd_op hd_op_index_score = {"index_score", sizeof(hd_index_score_args), describe, breaks};

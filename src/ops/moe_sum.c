@@ -11,4 +11,4 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe};
+const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe, NULL};

@@ -45,6 +45,9 @@ typedef struct hd_op {
     /* Fills `out` from the dimensions and flags in args, reads no pointer; returns the
      * number of operands. */
     int32_t (*describe)(const void *args, hd_operand out[HD_MAX_OPERANDS]);
+    /* The limit of the contract that the dimensions and flags break, in its words, or NULL; reads
+     * no pointer.  No function: there is none. */
+    const char *(*breaks)(const void *args);
 } hd_op;
 
 typedef struct hd_kernel {
@@ -68,8 +71,11 @@ extern const int32_t      hd_n_kernels;
 extern const hd_op *const hd_ops[];
 extern const int32_t      hd_n_ops;
 
+/* The limit that `args` break, also that no dimension is negative; NULL: none.  While one is broken
+ * describe() may not be asked. */
+const char *hd_op_broken_limit(const hd_op *op, const void *args);
 /* The first kernel of `op` in table order whose family is in `isa_mask` and which supports
- * `args`; NULL when there is none. */
+ * `args`; NULL when there is none, or when args break a limit of the op. */
 const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask);
 
 /* Mask of the families that have a kernel in the table. */

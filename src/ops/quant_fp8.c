@@ -9,4 +9,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_quant_fp8 = {"quant_fp8", sizeof(hd_quant_fp8_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_quant_fp8_args *const a = args;
+    if (a->block < 1 || a->tail < 0 || a->tail > a->k || (a->k - a->tail) % a->block)
+        return "(k - tail) % block == 0";
+    return NULL;
+}
+
+const hd_op hd_op_quant_fp8 = {"quant_fp8", sizeof(hd_quant_fp8_args), describe, breaks};

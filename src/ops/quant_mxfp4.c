@@ -9,4 +9,11 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_quant_mxfp4 = {"quant_mxfp4", sizeof(hd_quant_mxfp4_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_quant_mxfp4_args *const a = args;
+    if (a->k % 32) return "k % 32 == 0";
+    return NULL;
+}
+
+const hd_op hd_op_quant_mxfp4 = {"quant_mxfp4", sizeof(hd_quant_mxfp4_args), describe, breaks};

@@ -12,4 +12,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_quant_nvfp4 = {"quant_nvfp4", sizeof(hd_quant_nvfp4_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_quant_nvfp4_args *const a = args;
+    if (a->k % 16) return "k % 16 == 0";
+    if (!a->has_ids && a->s != 1) return "s is 1 without ids";
+    return NULL;
+}
+
+const hd_op hd_op_quant_nvfp4 = {"quant_nvfp4", sizeof(hd_quant_nvfp4_args), describe, breaks};

@@ -21,8 +21,21 @@ const hd_op *const hd_ops[] = {
 };
 const int32_t hd_n_ops = (int32_t)(sizeof hd_ops / sizeof hd_ops[0]);
 
+const char *hd_op_broken_limit(const hd_op *op, const void *args)
+{
+    const char *const limit = op->breaks ? op->breaks(args) : NULL;
+    if (limit) return limit;
+    hd_operand    o[HD_MAX_OPERANDS];
+    int32_t const n = op->describe(args, o);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t r = 0; r < o[i].rank; r++)
+            if (o[i].shape[r] < 0) return "no dimension negative";
+    return NULL;
+}
+
 const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask)
 {
+    if (hd_op_broken_limit(op, args)) return NULL;
     for (int32_t i = 0; i < hd_n_kernels; i++) {
         const hd_kernel *const k = &hd_kernels[i];
         if (k->op == op && (k->isa & isa_mask) && k->supports(args)) return k;

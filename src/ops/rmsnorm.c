@@ -10,4 +10,4 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe};
+const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe, NULL};

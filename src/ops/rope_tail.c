@@ -10,4 +10,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_rope_tail_args *const a = args;
+    if (a->dr % 2 || a->dr > a->d) return "dr even, dr <= d";
+    if (a->group < 1) return "group >= 1";
+    return NULL;
+}
+
+const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe, breaks};

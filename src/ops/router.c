@@ -13,4 +13,12 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_router = {"router", sizeof(hd_router_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_router_args *const a = args;
+    if (a->s < 1 || a->s > HD_ROUTER_MAX_SLOTS || a->s > a->e) return "1 <= s <= e, s <= 64";
+    if (a->e > HD_ROUTER_MAX_EXPERTS) return "e <= 1024";
+    return NULL;
+}
+
+const hd_op hd_op_router = {"router", sizeof(hd_router_args), describe, breaks};

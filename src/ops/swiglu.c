@@ -11,4 +11,11 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_swiglu_args *const a = args;
+    if (!(a->limit > 0)) return "limit > 0";
+    return NULL;
+}
+
+const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe, breaks};

@@ -10,4 +10,11 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_topk = {"topk", sizeof(hd_topk_args), describe};
+static const char *breaks(const void *args)
+{
+    const hd_topk_args *const a = args;
+    if (a->group < 1) return "group >= 1";
+    return NULL;
+}
+
+const hd_op hd_op_topk = {"topk", sizeof(hd_topk_args), describe, breaks};
