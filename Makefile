@@ -8,6 +8,7 @@
 #   make SAN=thread ...  the same under TSan, in build/tsan
 #   make CC=clang   the same with clang, in build/clang
 #   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH="sm_90a sm_100a" or others)
+#   make shared      libhadal.so, for programs of other languages
 #   make STATIC_JSON=1 ...  json-c linked in, for a machine that has none
 
 ifeq ($(origin CC),default)
@@ -21,7 +22,7 @@ BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/$(if $(filter thread,$(S
 
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
-CFLAGS   := -std=c11 -O3 -g -ffp-contract=off $(WARN)
+CFLAGS   := -std=c11 -O3 -g -ffp-contract=off -fPIC -fno-semantic-interposition $(WARN)
 LDLIBS   := $(if $(STATIC_JSON),-l:libjson-c.a,-ljson-c) -lm -lpthread
 ifneq ($(SAN),)
 SANITIZE := $(if $(filter thread,$(SAN)),thread,address,undefined)
@@ -35,7 +36,7 @@ NVCC      ?= nvcc
 CUDA_ARCH ?= sm_90a
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC))))
 CPPFLAGS  += -DHD_CUDA
-NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra,-Werror -Werror all-warnings \
+NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Werror -Werror all-warnings \
              $(foreach a,$(CUDA_ARCH),-gencode arch=$(a:sm_%=compute_%),code=$(a))
 LDLIBS    += -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lstdc++
 endif
@@ -60,7 +61,7 @@ FUZZ_SRC  := $(filter-out fuzz/driver.c,$(wildcard fuzz/fuzz_*.c))
 REPLAY    := $(patsubst fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 BENCH     := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/bench_*.c))
 
-.PHONY: all everything test tests bench check fuzz demo install clean
+.PHONY: all shared everything test tests bench check fuzz demo install clean
 .SECONDARY:
 all: $(BUILD)/hadal
 
@@ -69,6 +70,11 @@ $(BUILD)/hadal: $(CLI_OBJ) $(BUILD)/libhadal.a
 
 $(BUILD)/libhadal.a: $(LIB_OBJ)
 	rm -f $@ && ar rcs $@ $^
+
+# All that it exports begins with hd_.
+shared: $(BUILD)/libhadal.so
+$(BUILD)/libhadal.so: $(LIB_OBJ)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libhadal.so -Wl,-z,defs -o $@ $^ $(LDLIBS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -94,7 +100,7 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libhadal.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 bench: $(BENCH)
 
-everything: tests bench
+everything: tests bench $(if $(SAN),,shared)
 tests: $(BUILD)/hadal $(TESTS) $(REPLAY)
 test:
 	scripts/test.sh
@@ -104,10 +110,17 @@ check:
 demo: $(BUILD)/hadal
 	$(BUILD)/hadal run models/demo -p "What is the capital of France?"
 
-install: $(BUILD)/hadal
+# Headers that describe the arguments of ops, with those that they include.
+OPS_HEADERS := $(filter-out src/ops/matrix_operands.h,$(wildcard src/ops/*.h)) src/ops/kernels.def src/kv/row.h \
+               $(addprefix src/base/,cpu.h device.h memory.h status.h team.h)
+install: $(BUILD)/hadal $(BUILD)/libhadal.so
 	install -D -m 755 $(BUILD)/hadal $(DESTDIR)$(PREFIX)/bin/hadal
-	install -D -m 644 include/hadal.h $(DESTDIR)$(PREFIX)/include/hadal.h
+	for h in $(notdir $(wildcard include/*.h)); do \
+	    install -D -m 644 include/$$h $(DESTDIR)$(PREFIX)/include/$$h || exit; done
+	for h in $(OPS_HEADERS:src/%=%); do \
+	    install -D -m 644 src/$$h $(DESTDIR)$(PREFIX)/include/hadal/$$h || exit; done
 	install -D -m 644 $(BUILD)/libhadal.a $(DESTDIR)$(PREFIX)/lib/libhadal.a
+	install -D -m 755 $(BUILD)/libhadal.so $(DESTDIR)$(PREFIX)/lib/libhadal.so
 
 clean:
 	rm -rf build
