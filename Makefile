@@ -36,9 +36,11 @@ NVCC      ?= nvcc
 CUDA_ARCH ?= sm_90a
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC))))
 CPPFLAGS  += -DHD_CUDA
-NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Werror -Werror all-warnings \
-             $(foreach a,$(CUDA_ARCH),-gencode arch=$(a:sm_%=compute_%),code=$(a))
-LDLIBS    += -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lstdc++
+NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Werror -Werror all-warnings
+# A family's own instructions exist on its GPUs alone; the portable kernels are made for all.
+gpu_archs = $(if $(filter %_sm90.cu %_wgmma.cu,$<),sm_90a,$(CUDA_ARCH))
+gpu_flags = $(foreach a,$(gpu_archs),-gencode arch=$(a:sm_%=compute_%),code=$(a))
+LDLIBS    += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lrt -ldl -lstdc++
 endif
 
 # ISA files are the only ones compiled for more than the base machine.
@@ -82,7 +84,7 @@ $(BUILD)/%.o: %.c
 
 $(BUILD)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(CPPFLAGS) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(NVCC) $(CPPFLAGS) $(NVFLAGS) $(gpu_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # Its harness is its own, so it needs no cmocka.
 $(BUILD)/tests/kernels/test_kernels: $(KERNEL_OBJ) $(BUILD)/libhadal.a

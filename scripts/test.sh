@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests.  Installs what is missing, builds everything in five ways, then runs every program
+# All tests.  Installs what is missing, builds everything in six ways, then runs every program
 # that a pattern below finds, as many at once as there are cores: a new test needs no line
 # here.  One line a program; the last line is the sum.
 set -u
@@ -74,6 +74,7 @@ list_python()
 list_all()
 {
     list_tests build/san 2400 model
+    echo "cuda 2400 scripts/check_cuda.sh 1"
     echo "$racing 300 $racing"
     list_cli build/san
     list_tests build 2400 model

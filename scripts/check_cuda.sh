@@ -1,0 +1,83 @@
+#!/bin/sh
+# What can be checked of the CUDA kernels without a GPU: builds them for every GPU that they are
+# written for (build/cuda), looks into the machine code for what each family must hold, compares
+# the table of chosen kernels, and says how old the report from a GPU is.
+#   scripts/check_cuda.sh [JOBS]
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=${1:-$(nproc)}
+archs="sm_90a sm_100a sm_120a"
+passed=0
+failed=0
+
+# The toolkit of this machine, or the one among the Python packages of the tests.
+packaged=$(echo "$PWD"/build/venv/lib/python3*/site-packages/nvidia/cu*/bin)
+command -v nvcc >/dev/null || PATH=$packaged:$PATH
+command -v nvcc >/dev/null || { echo "check_cuda: no nvcc; scripts/setup.sh test installs one" && exit 1; }
+command -v cuobjdump >/dev/null || PATH=$PATH:$packaged
+CUDA_HOME=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
+export CUDA_HOME
+
+# expect NAME STATUS: one test; 0 is right.
+expect()
+{
+    if [ "$2" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "check_cuda: $1"
+    fi
+}
+
+# code OBJECT GPU: its instructions, one name a line.
+code()
+{
+    cuobjdump -sass -arch "$2" "$1" | sed -nE 's/^ +\/\*[0-9a-f]{4,}\*\/ +(@!?U?P[0-9T]+ )?([A-Z0-9]+).*/\2/p'
+}
+
+# must_hold PATTERN GPU INSTRUCTION...: each file holds at least one of each.
+must_hold()
+{
+    pattern=$1 gpu=$2
+    shift 2
+    for source in src/ops/cuda/$pattern; do
+        code "build/cuda/${source%.cu}.o" "$gpu" | sort -u >build/cuda/held
+        for instruction in "$@"; do
+            grep -qx "$instruction" build/cuda/held
+            expect "$source holds no $instruction for $gpu" $?
+        done
+    done
+}
+
+make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
+    build/cuda/tests/kernels/test_kernels build/cuda/libhadal.so || exit 1
+
+# Tensor cores, copies past the registers; and nothing is put aside in memory for want of registers.
+must_hold '*_wgmma.cu' sm_90a HGMMA
+must_hold '*fp4_sm90.cu' sm_90a HMMA LDGSTS
+must_hold '*_fp8_sm90.cu' sm_90a HMMA LDGSTS
+for source in src/ops/cuda/*.cu; do
+    object=build/cuda/${source%.cu}.o
+    cuobjdump -res-usage "$object" 2>&1 >/dev/null | grep -q 'LOCAL:[1-9]'
+    expect "$source spills registers" $((1 - $?))
+    case $source in
+    *_sm90.cu | *_wgmma.cu) continue ;;
+    esac
+    for arch in $archs; do
+        cuobjdump -lelf "$object" | grep -q "\.$arch\.cubin"
+        expect "$source is not built for $arch" $?
+    done
+done
+
+build/cuda/tests/kernels/test_kernels --dispatch-device | cmp - tests/golden/dispatch_cuda.txt
+expect "tests/golden/dispatch_cuda.txt is not what is chosen" $?
+
+measured=$(sed -n 's/.*"commit": "\([0-9a-f]*\)".*/\1/p' bench/results/h200.json)
+if git rev-parse -q --verify "$measured^{commit}" >/dev/null 2>&1; then
+    since=$(git log --format=%h "$measured.." -- src/ops/cuda src/base/device_cuda.cu | wc -l)
+    echo "note  bench/results/h200.json is of $measured, $since changes to kernels ago"
+else
+    echo "note  bench/results/h200.json is of $measured, which this checkout cannot compare with"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
