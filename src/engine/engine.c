@@ -10,136 +10,6 @@
 #define DEFAULT_MARKS   4
 #define MAX_MARKS       4096
 
-/* ---- plans ---- */
-
-/* Fills a plan; run twice over the same code, first to measure. */
-static void fill_plan(hd_engine *e, hd_plan_slot *slot, hd_arena *act)
-{
-    hd_plan_begin(&slot->plan, act, &slot->meta, hd_model_max_steps(&e->model), e->options.isa);
-    if (slot->is_mtp)
-        hd_model_plan_mtp(&slot->plan, &e->model, &e->pass, slot->t);
-    else
-        hd_model_plan(&slot->plan, &e->model, &e->pass, slot->t, slot->rows);
-}
-
-static hd_status finish_plan(const hd_plan_slot *slot, const hd_arena *act, hd_error *err)
-{
-    const hd_error *const why = &slot->plan.error;
-    if (why->code != HD_OK) HD_FAIL(err, why->code, "%s", why->message);
-    if (act->failed || slot->meta.failed)
-        HD_FAIL(err, HD_ERR_MEMORY, "a pass of %d tokens does not fit the memory set aside",
-                slot->t);
-    return HD_OK;
-}
-
-static hd_plan_slot *find_plan(hd_engine *e, const hd_pass_run *run)
-{
-    for (int i = 0; i < HD_N_PLANS; i++) {
-        hd_plan_slot *const s = &e->plans[i];
-        if (s->t == run->n && s->rows == run->rows && s->is_mtp == run->is_mtp) return s;
-    }
-    return NULL;
-}
-
-/* The place that was idle longest; a recorded plan keeps its own. */
-static hd_plan_slot *idle_slot(hd_engine *e)
-{
-    hd_plan_slot *slot = NULL;
-    for (int i = 0; i < HD_N_PLANS; i++)
-        if (!e->plans[i].graph && (!slot || e->plans[i].used < slot->used)) slot = &e->plans[i];
-    return slot;
-}
-
-/* The plan of this size, bound anew in the place that was idle longest when it is not there. */
-static hd_status prepare_plan(hd_engine *e, const hd_pass_run *run, hd_plan_slot **out,
-                              hd_error *err)
-{
-    hd_plan_slot *slot = find_plan(e, run);
-    if (!slot) {
-        slot = idle_slot(e);
-        slot->t = run->n;
-        slot->rows = run->rows;
-        slot->is_mtp = run->is_mtp;
-        slot->meta.used = 0;
-        slot->meta.failed = false;
-        hd_graph_free(slot->graph);
-        slot->graph = NULL;
-        hd_arena_release(&e->act, e->act_mark);
-        fill_plan(e, slot, &e->act);
-        hd_status const s = finish_plan(slot, &e->act, err);
-        if (s != HD_OK) {
-            slot->t = 0;
-            return s;
-        }
-    }
-    slot->used = ++e->clock;
-    *out = slot;
-    return HD_OK;
-}
-
-hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err)
-{
-    hd_plan_slot *slot = NULL;
-    HD_TRY(prepare_plan(e, run, &slot, err));
-    *out = &slot->plan;
-    return HD_OK;
-}
-
-/* What the pass reads, from one buffer of the host to where kernels read it. */
-static hd_status send_ids(hd_engine *e, const hd_pass_run *run, hd_error *err)
-{
-    size_t const   bytes = (size_t)run->n * sizeof(int32_t);
-    int32_t *const token = e->ids, *const pos = token + e->options.chunk;
-    int32_t *const seq = pos + e->options.chunk, *const next = seq + e->options.chunk;
-    memcpy(token, run->tokens, bytes);
-    if (run->next) memcpy(next, run->next, bytes);
-    for (int32_t i = 0; i < run->n; i++) {
-        pos[i] = run->pos + i;
-        seq[i] = run->seq;
-    }
-    HD_TRY(hd_device_write(e->device, e->pass.token, token, bytes, err));
-    HD_TRY(hd_device_write(e->device, e->pass.pos, pos, bytes, err));
-    HD_TRY(hd_device_write(e->device, e->pass.seq, seq, bytes, err));
-    return run->next ? hd_device_write(e->device, e->pass.next, next, bytes, err) : HD_OK;
-}
-
-/* On the host e->logits is where the pass wrote them. */
-static hd_status fetch_logits(hd_engine *e, const hd_pass_run *run, hd_error *err)
-{
-    int32_t const rows = run->is_mtp || run->rows == HD_LOGITS_ALL ? run->n : 1;
-    size_t const  bytes = (size_t)rows * (size_t)e->model.config->n_vocab * sizeof *e->logits;
-    if (run->rows == HD_LOGITS_NONE) return hd_device_sync(e->device, err);
-    return hd_device_read(e->device, e->logits, e->pass.logits, bytes, err);
-}
-
-hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err)
-{
-    hd_plan_slot *slot = NULL;
-    HD_TRY(prepare_plan(e, run, &slot, err));
-    HD_TRY(send_ids(e, run, err));
-    if (slot->graph && !run->after)
-        HD_TRY(hd_graph_launch(e->device, slot->graph, err));
-    else
-        HD_TRY(hd_plan_run(&slot->plan, e->stream, run->after, run->user, err));
-    return fetch_logits(e, run, err);
-}
-
-/* Records the pass that decodes one token, so that a step is one launch.  It runs once before:
- * what is loaded or set up on first use must not be part of the record. */
-static hd_status record_decoding(hd_engine *e, hd_error *err)
-{
-    int32_t const     token = 0;
-    hd_plan_slot     *slot = NULL;
-    hd_pass_run const run = {.tokens = &token, .n = 1, .rows = HD_LOGITS_LAST};
-    if (!e->device) return HD_OK;
-    HD_TRY(hd_engine_run(e, &run, err));
-    HD_TRY(prepare_plan(e, &run, &slot, err));
-    HD_TRY(hd_device_capture_begin(e->device, err));
-    hd_status const ran = hd_plan_run(&slot->plan, e->stream, NULL, NULL, err);
-    hd_status const ended = hd_device_capture_end(e->device, &slot->graph, ran ? NULL : err);
-    return ran != HD_OK ? ran : ended;
-}
-
 /* ---- open ---- */
 
 /* Families that this machine runs, all of the host or all of an accelerator. */
@@ -199,12 +69,20 @@ static hd_status own_arena(hd_device *d, hd_arena *a, const char *what, hd_error
     return HD_OK;
 }
 
+/* Recorded passes come in few sizes; rows that fill one up belong to a sequence that nobody
+ * reads. */
+static int32_t n_scratch(const hd_engine *e)
+{
+    return (e->options.isa & HD_ISA_DEVICE) && e->options.n_sessions > 1 ? 1 : 0;
+}
+
 /* The model without memory. */
 static hd_status describe_model(hd_engine *e, hd_error *err)
 {
     hd_model *const m = &e->model;
     *m = (hd_model){.config = e->weights->config, .weights = e->weights, .act = e->options.act};
-    m->shape = (hd_cache_shape){.n_seq = e->options.n_sessions,
+    e->max_rows = e->options.chunk + e->options.n_sessions - 1;
+    m->shape = (hd_cache_shape){.n_seq = e->options.n_sessions + n_scratch(e),
                                 .max_tokens = e->options.max_tokens,
                                 .chunk = e->options.chunk,
                                 .window = m->config->window,
@@ -253,47 +131,27 @@ static hd_status bind_model(hd_engine *e, hd_error *err)
     return HD_OK;
 }
 
-/* Measures a pass of the largest size, with and without the MTP block. */
-static hd_status measure_plans(hd_engine *e, hd_arena *act, size_t *meta_bytes, hd_error *err)
-{
-    hd_plan_slot slot = {.t = e->options.chunk, .rows = HD_LOGITS_ALL};
-    *meta_bytes = 0;
-    for (int mtp = 0; mtp <= (e->options.has_mtp ? 1 : 0); mtp++) {
-        slot.is_mtp = mtp != 0;
-        slot.meta = (hd_arena){0};
-        fill_plan(e, &slot, act);
-        HD_TRY(finish_plan(&slot, act, err));
-        if (slot.meta.peak > *meta_bytes) *meta_bytes = slot.meta.peak;
-    }
-    return HD_OK;
-}
-
 /* The host's side of a pass. */
 static hd_status bind_io(hd_engine *e, hd_error *err)
 {
-    size_t const chunk = (size_t)e->options.chunk, vocab = (size_t)e->model.config->n_vocab;
-    e->ids = hd_device_alloc_pinned(e->device, 4 * chunk * sizeof *e->ids);
-    e->logits = e->device ? hd_device_alloc_pinned(e->device, chunk * vocab * sizeof *e->logits)
+    size_t const rows = (size_t)e->max_rows, vocab = (size_t)e->model.config->n_vocab;
+    e->ids = hd_device_alloc_pinned(e->device, 5 * rows * sizeof *e->ids);
+    e->logits = e->device ? hd_device_alloc_pinned(e->device, rows * vocab * sizeof *e->logits)
                           : e->pass.logits;
     if (!e->ids || !e->logits) HD_FAIL(err, HD_ERR_MEMORY, "no memory for ids and logits");
     return HD_OK;
 }
 
-static hd_status bind_plans(hd_engine *e, hd_error *err)
+static hd_status bind_passes(hd_engine *e, hd_error *err)
 {
     size_t meta_bytes;
-    hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
-    HD_TRY(measure_plans(e, &e->act, &meta_bytes, err));
+    hd_model_bind_pass(&e->pass, &e->model, e->max_rows, &e->act);
+    HD_TRY(hd_engine_measure_plans(e, &e->act, &meta_bytes, err));
     HD_TRY(own_arena(e->device, &e->act, "activations", err));
-    hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
+    hd_model_bind_pass(&e->pass, &e->model, e->max_rows, &e->act);
     e->act_mark = hd_arena_mark(&e->act);
     HD_TRY(bind_io(e, err));
-    e->meta = hd_memory_alloc(meta_bytes * HD_N_PLANS);
-    if (!e->meta)
-        HD_FAIL(err, HD_ERR_MEMORY, "no memory for plans: %zu bytes", meta_bytes * HD_N_PLANS);
-    for (int i = 0; i < HD_N_PLANS; i++)
-        e->plans[i].meta = (hd_arena){.base = e->meta + (size_t)i * meta_bytes, .cap = meta_bytes};
-    return HD_OK;
+    return hd_engine_bind_plans(e, meta_bytes, err);
 }
 
 /* What sessions point to, and the buffer that files are written through. */
@@ -302,6 +160,7 @@ static void bind_session_parts(hd_engine *e, hd_arena *arena)
     size_t const  vocab = (size_t)e->model.config->n_vocab;
     int32_t const marks = e->options.marks;
     e->io = hd_arena_alloc(arena, HD_IO_BYTES);
+    e->rows = hd_arena_alloc(arena, (size_t)e->options.chunk * sizeof *e->rows);
     for (int32_t i = 0; i < e->options.n_sessions; i++) {
         hd_session *const s = &e->sessions[i];
         *s = (hd_session){.engine = e, .seq = i};
@@ -367,9 +226,9 @@ static hd_status open_parts(hd_engine *e, hd_error *err)
                 hd_tokenizer_vocab(e->tokenizer), e->weights->config->n_vocab);
     HD_TRY(place_weights(e, err));
     HD_TRY(bind_model(e, err));
-    HD_TRY(bind_plans(e, err));
+    HD_TRY(bind_passes(e, err));
     HD_TRY(bind_sessions(e, err));
-    return record_decoding(e, err);
+    return hd_engine_record_plans(e, err);
 }
 
 hd_status hd_engine_open(hd_engine **out, const hd_options *opt, hd_error *err)
@@ -429,8 +288,8 @@ static hd_status measure_context(hd_engine *e, hd_memory_use *out, hd_error *err
     HD_TRY(describe_model(e, err));
     hd_model_bind_tables(&e->model, &e->tables);
     hd_model_bind_caches(&e->model, &e->kv);
-    hd_model_bind_pass(&e->pass, &e->model, e->options.chunk, true, &e->act);
-    HD_TRY(measure_plans(e, &e->act, &meta_bytes, err));
+    hd_model_bind_pass(&e->pass, &e->model, e->max_rows, &e->act);
+    HD_TRY(hd_engine_measure_plans(e, &e->act, &meta_bytes, err));
     if (!e->sessions) HD_TRY(alloc_sessions(e, err));
     bind_session_parts(e, &e->session_parts);
     int64_t const marks = e->options.n_sessions * e->options.marks * hd_engine_mark_bytes(e);

@@ -11,18 +11,27 @@
 
 HD_BEGIN_C
 
-/* A plan stays bound until another size needs its place. */
-#define HD_N_PLANS 4
+/* A plan stays bound until another size needs its place; recorded ones keep theirs. */
+#define HD_N_PLANS 12
+/* Passes that decode are recorded for 1, 2, 4, ... rows, as many sizes as this. */
+#define HD_N_GRAPHS 7
 
 typedef struct hd_plan_slot {
-    int32_t        t; /* 0: empty */
-    hd_logits_rows rows;
-    bool           is_mtp;
-    uint64_t       used; /* clock of the last use */
-    hd_plan        plan;
-    hd_arena       meta;  /* steps and args of this slot, fixed bytes */
-    hd_graph      *graph; /* owned: the plan recorded, on an accelerator; NULL: not yet */
+    int32_t   t;        /* 0: empty */
+    int32_t   n_wanted; /* rows of logits */
+    bool      is_mtp;
+    uint64_t  used; /* clock of the last use */
+    hd_plan   plan;
+    hd_arena  meta;  /* steps and args of this slot, fixed bytes */
+    hd_graph *graph; /* owned: the plan recorded, on an accelerator; NULL: not yet */
 } hd_plan_slot;
+
+/* A token to evaluate.  Rows of one sequence stand in the order of their positions, which
+ * continue those evaluated before, and are at most `chunk` in a pass. */
+typedef struct hd_pass_row {
+    int32_t token, pos, seq;
+    bool    is_wanted; /* its logits are */
+} hd_pass_row;
 
 /* The rings of a sequence as they were at a page edge. */
 typedef struct hd_mark {
@@ -58,8 +67,10 @@ struct hd_engine {
     hd_pass        pass;
     hd_arena       tables, kv, act, placed; /* bases owned: device memory, where there is one;
                                                placed: the weights there */
-    int32_t        *ids;      /* [4, chunk] owned: what the next pass reads, before it goes over */
-    float          *logits;   /* [chunk, n_vocab] what the last pass left, for the host to read   */
+    int32_t         max_rows; /* of a pass: a chunk of one sequence and a row of every other      */
+    int32_t        *ids;    /* [5, max_rows] owned: what the next pass reads, before it goes over */
+    float          *logits; /* [max_rows, n_vocab] what the last pass left, for the host to read */
+    hd_pass_row    *rows;   /* [chunk] in session_parts: of a pass over one sequence            */
     size_t          act_mark; /* where the buffers of a pass end and plans begin */
     hd_plan_slot    plans[HD_N_PLANS];
     char           *meta; /* owned: the plans' meta arenas */
@@ -73,11 +84,23 @@ struct hd_engine {
     bool            has_lock;
 };
 
-/* A pass over n <= chunk tokens that stand at positions pos.. of a sequence.  The caller holds
- * the engine's lock.  Results are in engine->pass until the next pass.
+/* A pass over n <= max_rows rows.  The caller holds the engine's lock.  Results are in
+ * engine->pass until the next pass; row i of engine->logits is that of the i-th row wanted.
  * next     [n] only for MTP: the ids one place later; the MTP block runs over the streams that
- *          the pass before left, and its logits replace those there
+ *          the pass before left, and its logits, of all rows, replace those there
  * after    called after each step, or NULL                                                   */
+typedef struct hd_rows_run {
+    const hd_pass_row *rows;
+    const int32_t     *next;
+    int32_t            n;
+    bool               is_mtp;
+    hd_step_fn        *after;
+    void              *user;
+} hd_rows_run;
+hd_status hd_engine_run_rows(hd_engine *e, const hd_rows_run *run, hd_error *err);
+
+/* The same over n <= chunk tokens that stand at positions pos.. of one sequence. */
+typedef enum hd_logits_rows { HD_LOGITS_NONE, HD_LOGITS_LAST, HD_LOGITS_ALL } hd_logits_rows;
 typedef struct hd_pass_run {
     const int32_t *tokens, *next;
     int32_t        n, seq, pos;
@@ -90,6 +113,12 @@ hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err);
 /* The plan that hd_engine_run would run, for who wants to know its steps beforehand; it stays
  * bound until HD_N_PLANS others were asked for. */
 hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **out, hd_error *err);
+
+/* For opening: plans of the largest pass without memory, which tells how much they need; then
+ * with it; then what decodes is recorded, where there is an accelerator. */
+hd_status hd_engine_measure_plans(hd_engine *e, hd_arena *act, size_t *meta_bytes, hd_error *err);
+hd_status hd_engine_bind_plans(hd_engine *e, size_t meta_bytes, hd_error *err);
+hd_status hd_engine_record_plans(hd_engine *e, hd_error *err);
 
 /* ---- memory ---- */
 

@@ -31,9 +31,7 @@ void hd_add_head(const hd_site *s, const hd_head *h)
     const hd_config *const c = s->m->config;
     int32_t const          m = c->hc_mult, d = c->d_model;
     float *const           x = hd_plan_room(s->p, h->n, d);
-    const float *const     streams =
-        h->streams ? h->streams + (int64_t)h->first * m * d : NULL; /* NULL while measuring */
-    HD_ADD(s->p, "hc_head", hc_head, .s = streams, .fn = h->hc->fn, .base = h->hc->base,
+    HD_ADD(s->p, "hc_head", hc_head, .s = h->streams, .fn = h->hc->fn, .base = h->hc->base,
            .scale = h->hc->scale, .x = x, .t = h->n, .m = m, .d = d, .eps = c->rms_eps,
            .hc_eps = c->hc_eps);
     hd_add_norm(s, "norm", x, h->norm, h->n, d);

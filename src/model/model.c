@@ -74,7 +74,7 @@ double hd_model_token_bytes(const hd_model *m)
     return (double)bytes / HD_CACHE_EDGE;
 }
 
-void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, bool all_logits, hd_arena *arena)
+void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, hd_arena *arena)
 {
     const hd_config *const c = m->config;
     size_t const           ids = (size_t)t * sizeof(int32_t);
@@ -83,9 +83,9 @@ void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, bool all_logit
     b->pos = hd_arena_alloc(arena, ids);
     b->seq = hd_arena_alloc(arena, ids);
     b->next = hd_arena_alloc(arena, ids);
+    b->wanted = hd_arena_alloc(arena, ids);
     b->streams = hd_arena_alloc(arena, streams);
-    b->logits =
-        hd_arena_alloc(arena, (size_t)(all_logits ? t : 1) * (size_t)c->n_vocab * sizeof(float));
+    b->logits = hd_arena_alloc(arena, (size_t)t * (size_t)c->n_vocab * sizeof(float));
 }
 
 /* ---- plans ---- */
@@ -110,7 +110,17 @@ void hd_add_block(const hd_site *s)
     hd_arena_release(s->p->act, mark);
 }
 
-void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, hd_logits_rows rows)
+/* The streams of the rows that are wanted, side by side: a table of f32 rows, looked up. */
+static const float *add_wanted(const hd_site *s, int32_t n)
+{
+    int32_t const width = s->m->config->hc_mult * s->m->config->d_model;
+    float *const  y = hd_plan_room(s->p, n, width);
+    HD_ADD(s->p, "head_rows", embed, .table = s->b->streams, .id = s->b->wanted, .y = y, .t = n,
+           .m = 1, .d = width, .vocab = s->t, .is_f32 = true);
+    return y;
+}
+
+void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, int32_t n_wanted)
 {
     const hd_config *const  c = m->config;
     const hd_weights *const w = m->weights;
@@ -125,9 +135,9 @@ void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, h
         hd_add_block(&s);
     }
     p->layer = HD_LAYER_NONE;
-    if (rows == HD_LOGITS_NONE) return;
-    size_t const  mark = hd_arena_mark(p->act);
-    int32_t const n = rows == HD_LOGITS_ALL ? t : 1;
-    hd_add_head(&s, &(hd_head){&w->hc_head, w->norm, b->streams, t - n, n});
+    if (n_wanted == 0) return;
+    size_t const       mark = hd_arena_mark(p->act);
+    const float *const streams = n_wanted < t ? add_wanted(&s, n_wanted) : b->streams;
+    hd_add_head(&s, &(hd_head){&w->hc_head, w->norm, streams, n_wanted});
     hd_arena_release(p->act, mark);
 }

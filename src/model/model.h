@@ -17,8 +17,9 @@ typedef struct hd_pass {
     int32_t *pos;     /* [t] place in the sequence                          */
     int32_t *seq;     /* [t] which sequence                                 */
     int32_t *next;    /* [t] ids one place later, for the MTP block         */
-    float   *streams; /* [t, m, d] residual streams */
-    float   *logits;  /* [t, vocab]: all tokens', or in row 0 the last one's */
+    int32_t *wanted;  /* [t] rows whose logits are wanted, ascending        */
+    float   *streams; /* [t, m, d] residual streams                         */
+    float   *logits;  /* [t, vocab] one row for each that is wanted         */
 } hd_pass;
 
 typedef struct hd_model {
@@ -31,8 +32,6 @@ typedef struct hd_model {
     float            *freq_yarn; /* the same for layers with a compressor                 */
 } hd_model;
 
-typedef enum hd_logits_rows { HD_LOGITS_NONE, HD_LOGITS_LAST, HD_LOGITS_ALL } hd_logits_rows;
-
 /* What a checkpoint was made for: W4A4 for NVFP4 with input scales, the released rounding for
  * FP8 and MXFP4, none for plain floats. */
 hd_act hd_model_default_act(const hd_weights *w);
@@ -44,12 +43,13 @@ void hd_model_bind_caches(hd_model *m, hd_arena *arena);
 /* Bytes of KV that one more token of context costs, an average over whole pages. */
 double hd_model_token_bytes(const hd_model *m);
 /* Buffers of a pass of at most t tokens, from `arena`. */
-void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, bool all_logits, hd_arena *arena);
+void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, hd_arena *arena);
 
 /* Most steps that the two plans below may have together. */
 int32_t hd_model_max_steps(const hd_model *m);
-/* Appends a forward pass over t tokens. */
-void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, hd_logits_rows rows);
+/* Appends a forward pass over t tokens, of any sequences, and the head for n_wanted of them:
+ * those in b->wanted, which is not read when it is all of them. */
+void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, int32_t n_wanted);
 /* Appends the MTP block over the t tokens of the pass before; its logits replace those in
  * b->logits, all rows. */
 void hd_model_plan_mtp(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t);

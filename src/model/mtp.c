@@ -35,7 +35,7 @@ void hd_model_plan_mtp(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t 
     inner.streams = add_join(&s, w);
     s.b = &inner;
     hd_add_block(&s);
-    hd_add_head(&s, &(hd_head){&w->hc_head, w->norm, inner.streams, 0, t});
+    hd_add_head(&s, &(hd_head){&w->hc_head, w->norm, inner.streams, t});
     p->layer = HD_LAYER_NONE;
     hd_arena_release(p->act, mark);
 }

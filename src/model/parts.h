@@ -72,12 +72,12 @@ float   *hd_add_attention(const hd_site *s, const float *x); /* [t, d] -> [t, d]
 float   *hd_add_moe(const hd_site *s, const float *x);       /* [t, d] -> [t, d] */
 /* One layer over s->b->streams. */
 void hd_add_block(const hd_site *s);
-/* hc_head, norm and the output matrix for n rows of streams that start at row `first`. */
+/* hc_head, norm and the output matrix for n rows of streams. */
 typedef struct hd_head {
     const hd_hc_weights *hc;
     const float         *norm;
     const float         *streams;
-    int32_t              first, n;
+    int32_t              n;
 } hd_head;
 void hd_add_head(const hd_site *s, const hd_head *h);
 
