@@ -351,16 +351,18 @@ typedef struct hd_sampled {
 
 /* What a token is drawn from. */
 typedef struct hd_draw {
-    const float   *logits; /* [n] */
-    int32_t        n;
-    int32_t        n_top;            /* alternatives wanted */
-    uint64_t       step;             /* draw number `step` of a seed is a pure function of both */
-    const int32_t *past;             /* [n_past] the sequence: a prompt, then what was drawn */
-    int32_t        n_past, n_prompt; /* n_past = n_prompt + drawn */
-    const int32_t *banned;           /* [n_banned] ids that must not be drawn */
-    int32_t        n_banned;
-    int32_t       *scratch; /* [n] caller's */
-    float         *changed; /* [n] caller's; NULL is fine while nothing changes the logits */
+    const float    *logits; /* [n] */
+    int32_t         n;
+    int32_t         n_top;            /* alternatives wanted */
+    uint64_t        step;             /* draw number `step` of a seed is a pure function of both */
+    const int32_t  *past;             /* [n_past] the sequence: a prompt, then what was drawn */
+    int32_t         n_past, n_prompt; /* n_past = n_prompt + drawn */
+    const int32_t  *banned;           /* [n_banned] ids that must not be drawn */
+    int32_t         n_banned;
+    const uint32_t *allowed; /* [(n + 31) / 32] bit id % 32 of allowed[id / 32] is set for each id
+                                that may be drawn; NULL: all of them */
+    int32_t *scratch;        /* [n] caller's */
+    float   *changed;        /* [n] caller's; NULL is fine while nothing changes the logits */
 } hd_draw;
 
 /* Picks a token.

@@ -59,7 +59,7 @@ hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, int32_t n_vocab,
     return HD_OK;
 }
 
-static hd_status check_logits(const float *logits, int32_t n, hd_error *err)
+hd_status hd_sampler_check_logits(const float *logits, int32_t n, hd_error *err)
 {
     for (int32_t i = 0; i < n; i++)
         if (!isfinite(logits[i]))
@@ -102,6 +102,13 @@ static void collect_top(hd_sampled *out, const float *logits, int32_t n, int32_t
         for (int32_t j = out->n_top - 1; j > at; j--) out->top[j] = out->top[j - 1];
         out->top[at] = (hd_token_prob){id, (float)(logits[id] - total)};
     }
+}
+
+void hd_sampler_report(hd_sampled *out, const float *logits, int32_t n, int32_t id, int32_t n_top)
+{
+    double const total = log_total(logits, n, logits[find_best(logits, n)]);
+    out->token = (hd_token_prob){id, (float)(logits[id] - total)};
+    collect_top(out, logits, n, n_top, total);
 }
 
 /* ---- candidates ---- */
@@ -254,6 +261,19 @@ static double penalise(double logit, const hd_sampling *s, int32_t count)
 /* Stays finite, so that only what is banned is infinitely unlikely. */
 static float clamp(double logit) { return (float)fmin(fmax(logit, -FLT_MAX), FLT_MAX); }
 
+static bool is_allowed(const uint32_t *allowed, int32_t id)
+{
+    return allowed[id / 32] >> (id % 32) & 1;
+}
+
+static void ban(const hd_draw *d)
+{
+    for (int32_t i = 0; i < d->n_banned; i++) d->changed[d->banned[i]] = -INFINITY;
+    if (!d->allowed) return;
+    for (int32_t id = 0; id < d->n; id++)
+        if (!is_allowed(d->allowed, id)) d->changed[id] = -INFINITY;
+}
+
 static hd_status change_logits(const hd_sampling *s, const hd_draw *d, hd_error *err)
 {
     if (!d->changed) HD_FAIL(err, HD_ERR_INVALID, "nowhere to put changed logits");
@@ -267,10 +287,15 @@ static hd_status change_logits(const hd_sampling *s, const hd_draw *d, hd_error 
         for (int32_t id = 0; id < d->n; id++)
             if (d->scratch[id]) d->changed[id] = clamp(penalise(d->changed[id], s, d->scratch[id]));
     }
-    for (int32_t i = 0; i < d->n_banned; i++) d->changed[d->banned[i]] = -INFINITY;
+    ban(d);
     if (isinf(d->changed[find_best(d->changed, d->n)]))
         HD_FAIL(err, HD_ERR_INVALID, "all %d ids are banned", d->n);
     return HD_OK;
+}
+
+static bool changes(const hd_sampling *s, const hd_draw *d)
+{
+    return s->n_bias > 0 || d->n_banned > 0 || d->allowed || (d->n_past > 0 && has_penalties(s));
 }
 
 /* ---- the draw ---- */
@@ -292,16 +317,13 @@ hd_status hd_sample(hd_sampled *out, const hd_sampling *sampling, const hd_draw 
     const float *logits = d->logits;
     HD_TRY(check_draw(d, err));
     HD_TRY(hd_sampler_check(sampling, d->n_top, d->n, err));
-    HD_TRY(check_logits(logits, d->n, err));
-    if (sampling->n_bias > 0 || d->n_banned > 0 || (d->n_past > 0 && has_penalties(sampling))) {
+    HD_TRY(hd_sampler_check_logits(logits, d->n, err));
+    if (changes(sampling, d)) {
         HD_TRY(change_logits(sampling, d, err));
         logits = d->changed;
     }
     int32_t const id =
         sampling->temperature > 0 ? draw(logits, sampling, d) : find_best(logits, d->n);
-    float const *raw = d->logits;
-    double const total = log_total(raw, d->n, raw[find_best(raw, d->n)]);
-    out->token = (hd_token_prob){id, (float)(raw[id] - total)};
-    collect_top(out, raw, d->n, d->n_top, total);
+    hd_sampler_report(out, d->logits, d->n, id, d->n_top);
     return HD_OK;
 }
