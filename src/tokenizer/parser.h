@@ -88,6 +88,9 @@ struct hd_parser {
     int32_t         n_stops;
 };
 
+/* Which stop string ended the answer; -1: none did. */
+int32_t hd_parser_stop_index(const hd_parser *p);
+
 /* The spelling of a control symbol. */
 const char *hd_parser_spell(unsigned char symbol);
 bool        hd_parser_is_space(unsigned char symbol);

@@ -59,6 +59,16 @@ static void add_content_byte(hd_parser *p, char byte)
     if (longest) p->is_stopped = true;
 }
 
+int32_t hd_parser_stop_index(const hd_parser *p)
+{
+    int32_t met = -1;
+    for (int32_t i = 0; i < p->n_stops && p->is_stopped; i++) {
+        const hd_stop_string *const s = &p->stops[i];
+        if (s->matched == s->bytes && (met < 0 || s->bytes > p->stops[met].bytes)) met = i;
+    }
+    return met;
+}
+
 static void add_content(hd_parser *p, const char *text, size_t bytes)
 {
     if (p->n_stops == 0) {
