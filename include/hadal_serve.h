@@ -74,6 +74,9 @@ typedef struct hd_batch_options {
     int32_t n_waiting;      /* requests that may wait for a place; 0: 256                       */
     int32_t chunk;          /* most prompt tokens of one pass while others draw, the bound on
                                their delay; 0: 64; at most the engine's chunk                   */
+    int64_t kv_bytes;       /* of KV rows of what runs: a request starts when the rows of its prompt
+                               and max_new fit, so that it never fails later; 0: whole contexts of
+                               all sessions or half of the machine's memory, what is less      */
     int64_t ram_bytes;      /* of kept prompts in memory; 0: 1 GiB or an eighth of the machine's,
                                what is less; -1: none                                           */
     const char *folder;     /* of kept prompts on disk, made when missing; NULL: none           */
@@ -126,9 +129,9 @@ typedef struct hd_request {
     int32_t             n_prompt;
     hd_generate_options generate; /* on_event, user unused; all arrays copied.  max_new 0: up to the
                                      end of the context; with is_scored, -1: no token is drawn */
-    const hd_grammar *grammar;    /* borrowed until the end event; NULL: none          */
-    bool              is_scored;  /* report the prompt's tokens; generate.n_top alternatives each */
-    bool              is_kept;    /* keep the states of this prompt and answer         */
+    const hd_grammar *grammar;   /* borrowed until the end event; NULL: none; not with ignore_eos */
+    bool              is_scored; /* report the prompt's tokens; generate.n_top alternatives each */
+    bool              is_kept;   /* keep the states of this prompt and answer         */
     hd_answer_fn     *on_event;
     void             *user;
 } hd_request;
@@ -136,7 +139,8 @@ typedef struct hd_request {
 /* Puts a request in the queue; any thread.
  * ticket   names it to hd_batch_cancel; never 0
  * returns  HD_ERR_INVALID for a bad option, HD_ERR_LIMIT when prompt and max_new exceed the context
- *          (the message says by how much) or all places to wait are taken (where is 1 then) */
+ *          or kv_bytes (the message says by how much) or all places to wait are taken (where is 1
+ *          then), HD_ERR_MEMORY, HD_ERR_DEVICE when the engine is dead */
 hd_status hd_batch_submit(hd_batch *b, const hd_request *r, uint64_t *ticket, hd_error *err);
 /* Ends a request before the next pass; its last event says HD_ERR_CANCELLED.  Any thread; nothing
  * happens when it has ended. */

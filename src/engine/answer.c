@@ -132,16 +132,27 @@ static bool is_eos(const hd_engine *e, int32_t id)
     return false;
 }
 
-static bool ends_answer(const hd_answer *a, int32_t id)
+bool hd_answer_ends(const hd_answer *a, int32_t id)
 {
     for (int32_t i = 0; i < a->n_ends; i++)
         if (a->ends[i] == id) return true;
     return false;
 }
 
+/* Whether something else than the end is allowed. */
+static bool may_go_on(const hd_answer *a, const uint32_t *allowed)
+{
+    int32_t const n = a->engine->model.config->n_vocab;
+    if (!allowed) return true;
+    for (int32_t id = 0; id < n; id++)
+        if ((allowed[id / 32] >> (id % 32) & 1) && !hd_answer_ends(a, id)) return true;
+    return false;
+}
+
 static hd_status draw(hd_answer *a, const hd_session *s, const float *logits,
                       const uint32_t *allowed, hd_error *err)
 {
+    bool const    is_early = a->n_new < a->opt->min_new && may_go_on(a, allowed);
     hd_draw const d = {.logits = logits,
                        .n = a->engine->model.config->n_vocab,
                        .n_top = a->opt->n_top,
@@ -150,7 +161,7 @@ static hd_status draw(hd_answer *a, const hd_session *s, const float *logits,
                        .n_past = s->length,
                        .n_prompt = a->n_before,
                        .banned = a->ends,
-                       .n_banned = a->n_new < a->opt->min_new ? a->n_ends : 0,
+                       .n_banned = is_early ? a->n_ends : 0,
                        .allowed = allowed,
                        .scratch = s->scratch,
                        .changed = s->changed};
@@ -167,7 +178,7 @@ hd_status hd_answer_draw(hd_answer *a, const hd_session *s, const float *logits,
     if (id == a->think_end) a->is_reasoning = false;
     if (a->is_reasoning) a->n_reasoning++;
     emit(a, &a->drawn, NULL);
-    a->is_done = ends_answer(a, id);
+    a->is_done = hd_answer_ends(a, id);
     /* An ignored EOS is no text either. */
     if (a->is_done || a->is_cancelled || is_eos(a->engine, id)) return HD_OK;
     HD_TRY(hand_on(a, id, err));

@@ -42,10 +42,12 @@ int32_t hd_answer_room(const hd_answer *a, int32_t n);
 /* Draws a token behind those of `s`, and hands it on.  The first draw counts the tokens of `s` as
  * the prompt.
  * logits   [n_vocab] after the last token of `s`
- * allowed  as in hd_draw
+ * allowed  as in hd_draw; where only the end is, min_new yields
  * returns  HD_ERR_NUMERIC, HD_ERR_MEMORY */
 hd_status hd_answer_draw(hd_answer *a, const hd_session *s, const float *logits,
                          const uint32_t *allowed, hd_error *err);
+/* Whether the token ends the answer. */
+bool hd_answer_ends(const hd_answer *a, int32_t id);
 /* Gives out what was held back, once, at the end. */
 hd_status hd_answer_finish(hd_answer *a, hd_finish *finish, hd_error *err);
 

@@ -120,6 +120,11 @@ hd_status hd_engine_measure_plans(hd_engine *e, hd_arena *act, size_t *meta_byte
 hd_status hd_engine_bind_plans(hd_engine *e, size_t meta_bytes, hd_error *err);
 hd_status hd_engine_record_plans(hd_engine *e, hd_error *err);
 
+/* Runs the rows again, which changes nothing, and looks at what each step leaves.
+ * returns  HD_ERR_NUMERIC naming layer, step and place of the first number that is none; HD_OK
+ *          when there is no such number */
+hd_status hd_engine_find_nan(hd_engine *e, const hd_pass_row *rows, int32_t n, hd_error *err);
+
 /* ---- memory ---- */
 
 /* Bytes that an engine takes, all its sessions together. */
@@ -149,6 +154,8 @@ int32_t hd_engine_ranges(const hd_engine *e, hd_cache_part part, int32_t layer, 
 int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n);
 /* Room for one mark. */
 int64_t hd_engine_mark_bytes(const hd_engine *e);
+/* Counts n tokens as evaluated, which stood behind the others in a pass. */
+void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n);
 /* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */
 hd_status hd_session_mark(hd_session *s, int32_t before, hd_error *err);
 /* Replaces the session by a saved one, or leaves it as it is.  The engine is identified and

@@ -61,14 +61,19 @@ static void score_chunk(const hd_session *s, const int32_t *tokens, int32_t n, f
             log_probability(s->engine->logits + (int64_t)(i - 1) * vocab, vocab, tokens[i]);
 }
 
+void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n)
+{
+    memcpy(s->tokens + s->length, tokens, (size_t)n * sizeof *tokens);
+    s->length += n;
+}
+
 static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_logits_rows rows,
                             hd_error *err)
 {
     hd_pass_run const run = {
         .tokens = tokens, .n = n, .seq = s->seq, .pos = s->length, .rows = rows};
     HD_TRY(hd_engine_run(s->engine, &run, err));
-    memcpy(s->tokens + s->length, tokens, (size_t)n * sizeof *tokens);
-    s->length += n;
+    hd_session_advance(s, tokens, n);
     HD_TRY(hd_session_mark(s, s->length - n, err));
     s->has_logits = rows != HD_LOGITS_NONE;
     if (!s->has_logits) return HD_OK;

@@ -66,12 +66,19 @@ void hd_model_bind_caches(hd_model *m, hd_arena *arena)
     hd_cache_bind(&m->caches[n], &m->shape, mtp_ratio(m), arena);
 }
 
-double hd_model_token_bytes(const hd_model *m)
+static int64_t edge_bytes(const hd_model *m)
 {
     int64_t bytes = 0;
     for (int32_t l = 0; l <= m->config->n_layers; l++)
         bytes += hd_cache_edge_bytes(&m->shape, m->caches[l].ratio);
-    return (double)bytes / HD_CACHE_EDGE;
+    return bytes;
+}
+
+double hd_model_token_bytes(const hd_model *m) { return (double)edge_bytes(m) / HD_CACHE_EDGE; }
+
+int64_t hd_model_rows_bytes(const hd_model *m, int32_t n)
+{
+    return ((int64_t)n + HD_CACHE_EDGE - 1) / HD_CACHE_EDGE * edge_bytes(m);
 }
 
 void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, hd_arena *arena)

@@ -42,6 +42,8 @@ void hd_model_bind_tables(hd_model *m, hd_arena *arena);
 void hd_model_bind_caches(hd_model *m, hd_arena *arena);
 /* Bytes of KV that one more token of context costs, an average over whole pages. */
 double hd_model_token_bytes(const hd_model *m);
+/* Bytes of the pages that the rows of n tokens of one sequence stand in. */
+int64_t hd_model_rows_bytes(const hd_model *m, int32_t n);
 /* Buffers of a pass of at most t tokens, from `arena`. */
 void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, hd_arena *arena);
 
