@@ -275,7 +275,7 @@ void hd_engine_info_get(const hd_engine *e, hd_engine_info *out); /* borrowed st
 const hd_tokenizer *hd_engine_tokenizer(const hd_engine *e);      /* borrowed         */
 
 hd_status hd_session_open(hd_session **out, hd_engine *e, hd_error *err);
-void      hd_session_close(hd_session *s);
+void      hd_session_close(hd_session *s);        /* gives the memory of its context back */
 void      hd_session_reset(hd_session *s);        /* back to an empty sequence */
 int32_t   hd_session_length(const hd_session *s); /* tokens evaluated          */
 /* The tokens evaluated, [hd_session_length], borrowed until the next call on this session. */

@@ -26,6 +26,11 @@ hd_stream  *hd_device_stream(const hd_device *d); /* NULL for the host */
  * while memory is sealed, as hd_memory_alloc does. */
 void *hd_device_alloc(hd_device *d, size_t bytes);
 void  hd_device_free(hd_device *d, void *p);
+/* The same for caches that fill: of the host as hd_memory_reserve, so that a part can be returned
+ * when it is empty; an accelerator sets all of it aside, and returning does nothing there. */
+void *hd_device_reserve(hd_device *d, size_t bytes);
+void  hd_device_unreserve(hd_device *d, void *p, size_t bytes);
+void  hd_device_return(hd_device *d, void *p, size_t bytes);
 /* Host memory that the accelerator reaches without a copy in between; NULL when short. */
 void *hd_device_alloc_pinned(hd_device *d, size_t bytes);
 void  hd_device_free_pinned(hd_device *d, void *p);

@@ -23,6 +23,24 @@ void hd_device_free(hd_device *d, void *p)
         hd_memory_free(p);
 }
 
+void *hd_device_reserve(hd_device *d, size_t bytes)
+{
+    return d ? hd_device_alloc(d, bytes) : hd_memory_reserve(bytes);
+}
+
+void hd_device_unreserve(hd_device *d, void *p, size_t bytes)
+{
+    if (d)
+        hd_device_free(d, p);
+    else
+        hd_memory_unreserve(p, bytes);
+}
+
+void hd_device_return(hd_device *d, void *p, size_t bytes)
+{
+    if (!d) hd_memory_return(p, bytes);
+}
+
 void *hd_device_alloc_pinned(hd_device *d, size_t bytes)
 {
     if (!d) return hd_memory_alloc(bytes);

@@ -22,21 +22,29 @@ bool hd_memory_may_allocate(void)
     return atomic_load(&fail_at) == 0 || now != atomic_load(&fail_at);
 }
 
+/* What of [p, p + bytes) is whole pages of the system. */
+static char *whole_pages(char *p, size_t *bytes)
+{
+    uintptr_t const page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
+    size_t const    head = (size_t)((page - at % page) % page);
+    *bytes = *bytes > head ? (*bytes - head) / page * page : 0;
+    return p + head;
+}
+
 /* From this size on, memory is not written to make it zero: its pages go back to the system, which
  * hands out zeros when they are first used.  So a cache takes memory as it fills. */
 #define LAZY_BYTES ((size_t)1 << 20)
 
 static void clear(char *p, size_t bytes)
 {
-    uintptr_t const page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
-    size_t const    head = (size_t)((page - at % page) % page);
-    size_t const    body = bytes > head ? (bytes - head) / page * page : 0;
-    if (bytes < LAZY_BYTES || madvise(p + head, body, MADV_DONTNEED) != 0) {
+    size_t      body = bytes;
+    char *const at = whole_pages(p, &body);
+    if (bytes < LAZY_BYTES || madvise(at, body, MADV_DONTNEED) != 0) {
         memset(p, 0, bytes);
         return;
     }
-    memset(p, 0, head);
-    memset(p + head + body, 0, bytes - head - body);
+    memset(p, 0, (size_t)(at - p));
+    memset(at + body, 0, bytes - body - (size_t)(at - p));
 }
 
 void *hd_memory_alloc(size_t bytes)
@@ -50,6 +58,25 @@ void *hd_memory_alloc(size_t bytes)
 }
 
 void hd_memory_free(void *p) { free(p); }
+
+void *hd_memory_reserve(size_t bytes)
+{
+    if (!hd_memory_may_allocate()) return NULL;
+    void *const p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void hd_memory_unreserve(void *p, size_t bytes)
+{
+    if (p) munmap(p, bytes ? bytes : 1);
+}
+
+void hd_memory_return(void *p, size_t bytes)
+{
+    char *const at = whole_pages(p, &bytes);
+    if (bytes > 0) madvise(at, bytes, MADV_DONTNEED);
+}
 
 void hd_memory_trim(void) { malloc_trim(0); }
 

@@ -15,6 +15,13 @@ HD_BEGIN_C
  * of a large block are handed out by the system when they are first written. */
 void *hd_memory_alloc(size_t bytes);
 void  hd_memory_free(void *p); /* NULL is fine */
+/* Address space of zeroed bytes whose pages take memory when they are first written, so that it
+ * may be larger than the machine; NULL when the system refuses.  Fails as hd_memory_alloc does. */
+void *hd_memory_reserve(size_t bytes);
+void  hd_memory_unreserve(void *p, size_t bytes); /* NULL is fine */
+/* Gives the whole pages inside a part of reserved space back; they are zero again.  What is left
+ * of the part at both ends, less than a page each, stays as it is. */
+void hd_memory_return(void *p, size_t bytes);
 /* Gives what was freed back to the system, after work that took much for a while. */
 void hd_memory_trim(void);
 

@@ -17,7 +17,7 @@ static void stop_running(hd_batch *b, hd_job *j)
     while (b->running[at] != j) at++;
     for (; at < n; at++) b->running[at] = b->running[at + 1];
     pthread_mutex_unlock(&b->lock);
-    hd_session_reset(j->session);
+    hd_session_empty(j->session);
     b->sessions[b->n_idle++] = j->session;
     b->promised -= j->promise;
     j->session = NULL;

@@ -69,6 +69,15 @@ static hd_status own_arena(hd_device *d, hd_arena *a, const char *what, hd_error
     return HD_OK;
 }
 
+/* Caches take memory as they fill. */
+static hd_status reserve_cache(hd_engine *e, hd_error *err)
+{
+    size_t const bytes = e->kv.peak;
+    e->kv = (hd_arena){.base = hd_device_reserve(e->device, bytes), .cap = bytes};
+    if (!e->kv.base) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the KV cache: %zu bytes", bytes);
+    return HD_OK;
+}
+
 /* Recorded passes come in few sizes; rows that fill one up belong to a sequence that nobody
  * reads. */
 static int32_t n_scratch(const hd_engine *e)
@@ -126,7 +135,7 @@ static hd_status bind_model(hd_engine *e, hd_error *err)
     HD_TRY(describe_model(e, err));
     HD_TRY(bind_tables(e, err));
     hd_model_bind_caches(m, &e->kv);
-    HD_TRY(own_arena(e->device, &e->kv, "the KV cache", err));
+    HD_TRY(reserve_cache(e, err));
     hd_model_bind_caches(m, &e->kv);
     return HD_OK;
 }
@@ -257,7 +266,7 @@ void hd_engine_close(hd_engine *e)
     if (e->device) hd_device_free_pinned(e->device, e->logits);
     hd_device_free_pinned(e->device, e->ids);
     hd_device_free(e->device, e->act.base);
-    hd_device_free(e->device, e->kv.base);
+    hd_device_unreserve(e->device, e->kv.base, e->kv.cap);
     hd_device_free(e->device, e->tables.base);
     hd_device_free(e->device, e->placed.base);
     hd_weights_close(e->weights);

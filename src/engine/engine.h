@@ -154,6 +154,8 @@ int32_t hd_engine_ranges(const hd_engine *e, hd_cache_part part, int32_t layer, 
 int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n);
 /* Room for one mark. */
 int64_t hd_engine_mark_bytes(const hd_engine *e);
+/* hd_session_reset, and gives the memory of its rows back. */
+void hd_session_empty(hd_session *s);
 /* Counts n tokens as evaluated, which stood behind the others in a pass. */
 void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n);
 /* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */

@@ -17,9 +17,17 @@ hd_status hd_session_open(hd_session **out, hd_engine *e, hd_error *err)
     return HD_OK;
 }
 
+void hd_session_empty(hd_session *s)
+{
+    hd_session_reset(s);
+    for (int32_t l = 0; l < hd_engine_layers(s->engine); l++)
+        hd_cache_return(&s->engine->model.caches[l], s->seq);
+}
+
 void hd_session_close(hd_session *s)
 {
     if (!s) return;
+    hd_session_empty(s);
     pthread_mutex_lock(&s->engine->lock);
     s->is_open = false;
     pthread_mutex_unlock(&s->engine->lock);

@@ -224,6 +224,18 @@ hd_status hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_se
     return HD_OK;
 }
 
+static void return_pool(const hd_cache_pool *p, int32_t seq)
+{
+    int64_t const bytes = hd_row_pages(&p->layout, p->cap) * hd_row_page_bytes(&p->layout);
+    hd_device_return(p->device, p->data + seq * bytes, (size_t)bytes);
+}
+
+void hd_cache_return(const hd_layer_cache *c, int32_t seq)
+{
+    if (c->ratio > 0) return_pool(&c->rows, seq);
+    if (c->ratio == 4) return_pool(&c->index_rows, seq);
+}
+
 /* ---- costs ---- */
 
 static int64_t pool_bytes(const hd_cache_pool *p, const hd_cache_shape *s)

@@ -82,6 +82,10 @@ hd_status hd_cache_get(const hd_cache_range *r, int32_t seq, uint8_t *out, hd_er
 hd_status hd_cache_put(const hd_cache_range *r, int32_t seq, const uint8_t *in, hd_error *err);
 hd_status hd_cache_copy(const hd_cache_range *r, int32_t to_seq, int32_t from_seq, hd_error *err);
 
+/* Gives the memory of a sequence's compressed rows back, as far as the device does; its rings keep
+ * theirs, which is bounded. */
+void hd_cache_return(const hd_layer_cache *c, int32_t seq);
+
 /* ---- what it costs ---- */
 
 /* Bytes of one layer's pools, all sequences: of its rings, and of the rows that grow with the

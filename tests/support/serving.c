@@ -19,7 +19,7 @@ static int32_t length_of(int32_t i)
     static const int32_t edges[] = {1, 3, 4, 5, 127, 128, 129, 130, 255, 256, 257, 300};
     int32_t const        n = (int32_t)(sizeof edges / sizeof edges[0]);
     uint32_t const       r = mix((uint32_t)i + 77);
-    return r % 3 == 0 ? edges[r / 3 % (uint32_t)n] : 1 + (int32_t)(r / 3 % 200);
+    return r % 4 == 0 ? edges[r / 4 % (uint32_t)n] : 1 + (int32_t)(r / 4 % 60);
 }
 
 static hd_sampling sampling_of(int32_t i, hd_logit_bias *bias)
