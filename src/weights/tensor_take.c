@@ -1,48 +1,24 @@
 #include "weights/tensor_take.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "quant/bf16.h"
 #include "quant/fp4.h"
 #include "quant/fp8.h"
+#include "weights/take_survey.h"
 
-static hd_tensor *find(const hd_taker *k, const char *name, const char *suffix)
+hd_tensor *hd_take_peek(const hd_taker *k, const char *name, const char *suffix)
 {
     char full[HD_NAME_MAX];
     int  n = snprintf(full, sizeof full, "%s%s%s", name, *suffix ? "." : "", suffix);
     return n > 0 && (size_t)n < sizeof full ? hd_checkpoint_find(k->ck, full) : NULL;
 }
 
-hd_tensor *hd_take_peek(const hd_taker *k, const char *name, const char *suffix)
-{
-    return find(k, name, suffix);
-}
-
 static const char *file_of(const hd_taker *k, const hd_tensor *t)
 {
     return hd_checkpoint_file_name(k->ck, t->shard);
-}
-
-/* Notes for a survey what the failure that follows is about. */
-static void blame(hd_taker *k, hd_fault_kind kind, const char *tensor, const char *suffix,
-                  const char *file)
-{
-    if (!k->survey) return;
-    k->fault = kind;
-    k->fault_file = file;
-    snprintf(k->fault_tensor, sizeof k->fault_tensor, "%s%s%s", tensor, *suffix ? "." : "", suffix);
-}
-
-/* A survey tells the fault and goes on without the tensor. */
-static hd_status tell_fault(hd_taker *k, hd_status s)
-{
-    if (s == HD_OK || s == HD_ERR_MEMORY || !k->survey) return s;
-    hd_fault const f = {k->fault, k->fault_tensor, k->fault_file, k->err->message};
-    k->survey->fault(k->survey->user, &f);
-    return HD_OK;
 }
 
 /* Counts the use; a second one means that two fields claim the tensor. */
@@ -58,14 +34,14 @@ static hd_status tick(hd_taker *k, hd_tensor *t)
 static hd_status fail_tensor(hd_taker *k, const hd_tensor *t, const char *wanted)
 {
     char found[128];
-    blame(k, HD_FAULT_SHAPE, t->st.name, "", file_of(k, t));
+    hd_survey_blame(k, HD_FAULT_SHAPE, t->st.name, "", file_of(k, t));
     HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s in %s: found %s, wanted %s", t->st.name,
             file_of(k, t), hd_st_tensor_print(&t->st, found, sizeof found), wanted);
 }
 
 static hd_status fail_missing(hd_taker *k, const char *name, const char *suffix, const char *wanted)
 {
-    blame(k, HD_FAULT_MISSING, name, suffix, NULL);
+    hd_survey_blame(k, HD_FAULT_MISSING, name, suffix, NULL);
     HD_FAIL(k->err, HD_ERR_FORMAT, "tensor %s%s%s is missing from %s: wanted %s", name,
             *suffix ? "." : "", suffix, hd_checkpoint_folder(k->ck), wanted);
 }
@@ -124,12 +100,6 @@ static hd_status to_f32(hd_taker *k, const hd_tensor *t, const float **out)
     return HD_OK;
 }
 
-static hd_status tell_values(const hd_taker *k, hd_tensor *t, int32_t limit)
-{
-    k->survey->values(k->survey->user, t, limit);
-    return HD_OK;
-}
-
 static hd_status check_finite(hd_taker *k, const hd_tensor *t, const float *x)
 {
     int64_t const count = hd_st_tensor_count(&t->st);
@@ -144,33 +114,33 @@ static hd_status load_f32(hd_taker *k, const char *name, int64_t rows, int64_t c
                           const float **out)
 {
     char             wanted[96];
-    hd_tensor *const t = find(k, name, "");
+    hd_tensor *const t = hd_take_peek(k, name, "");
     print_wanted(wanted, sizeof wanted, "F32, BF16 or F16", rows, cols);
     if (!t) return fail_missing(k, name, "", wanted);
     if (!is_plain(t->st.dtype) || !has_shape(&t->st, rows, cols)) return fail_tensor(k, t, wanted);
     HD_TRY(tick(k, t));
-    if (k->survey) return tell_values(k, t, 0);
+    if (k->survey) return hd_survey_values(k, t, 0);
     HD_TRY(to_f32(k, t, out));
     return check_finite(k, t, *out);
 }
 
 hd_status hd_take_f32(hd_taker *k, const char *name, int64_t rows, int64_t cols, const float **out)
 {
-    return tell_fault(k, load_f32(k, name, rows, cols, out));
+    return hd_survey_fault(k, load_f32(k, name, rows, cols, out));
 }
 
 static hd_status load_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
                           const int32_t **out)
 {
     char             wanted[96];
-    hd_tensor *const t = find(k, name, "");
+    hd_tensor *const t = hd_take_peek(k, name, "");
     print_wanted(wanted, sizeof wanted, "I64 or I32", rows, cols);
     if (!t) return fail_missing(k, name, "", wanted);
     bool const is_wide = t->st.dtype == HD_ST_I64;
     if ((!is_wide && t->st.dtype != HD_ST_I32) || !has_shape(&t->st, rows, cols))
         return fail_tensor(k, t, wanted);
     HD_TRY(tick(k, t));
-    if (k->survey) return tell_values(k, t, limit);
+    if (k->survey) return hd_survey_values(k, t, limit);
     int32_t *const copy = hd_pool_alloc(&k->weights->pool, (size_t)(rows * cols) * sizeof *copy);
     if (!copy) return fail_memory(k, name);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -191,64 +161,10 @@ static hd_status load_i32(hd_taker *k, const char *name, int64_t rows, int64_t c
 hd_status hd_take_i32(hd_taker *k, const char *name, int64_t rows, int64_t cols, int32_t limit,
                       const int32_t **out)
 {
-    return tell_fault(k, load_i32(k, name, rows, cols, limit, out));
+    return hd_survey_fault(k, load_i32(k, name, rows, cols, limit, out));
 }
 
 /* ---- matrices ---- */
-
-/* The siblings of one matrix; NULL where there is none. */
-typedef struct siblings {
-    hd_tensor *weight, *packed;
-    hd_tensor *scale; /* the one of "scale", "weight_scale", "weight_scale_inv" that exists */
-    hd_tensor *scale_2, *global_scale, *input_scale, *input_global_scale;
-} siblings;
-
-static const struct {
-    const char *suffix;
-    size_t      field;
-} sibling_kinds[] = {
-    {"weight", offsetof(siblings, weight)},
-    {"weight_packed", offsetof(siblings, packed)},
-    {"scale", offsetof(siblings, scale)},
-    {"weight_scale", offsetof(siblings, scale)},
-    {"weight_scale_inv", offsetof(siblings, scale)},
-    {"weight_scale_2", offsetof(siblings, scale_2)},
-    {"weight_global_scale", offsetof(siblings, global_scale)},
-    {"input_scale", offsetof(siblings, input_scale)},
-    {"input_global_scale", offsetof(siblings, input_global_scale)},
-};
-
-/* Keeps the first of a kind.  Returns it when there is one already, else NULL. */
-static hd_tensor *add_sibling(siblings *s, const char *suffix, hd_tensor *t)
-{
-    for (size_t i = 0; i < sizeof sibling_kinds / sizeof sibling_kinds[0]; i++) {
-        if (strcmp(suffix, sibling_kinds[i].suffix) != 0) continue;
-        hd_tensor **const field = (hd_tensor **)(void *)((char *)s + sibling_kinds[i].field);
-        if (*field) return *field;
-        *field = t;
-    }
-    return NULL;
-}
-
-/* They are neighbours by name, so one search finds them all.  *s is whole also when it fails, as
- * a survey goes on with it. */
-static hd_status find_siblings(hd_taker *k, const char *name, siblings *s)
-{
-    char      prefix[HD_NAME_MAX];
-    hd_status status = HD_OK;
-    *s = (siblings){.weight = NULL};
-    blame(k, HD_FAULT_SIBLINGS, name, "", NULL);
-    int const n = snprintf(prefix, sizeof prefix, "%s.", name);
-    if (n < 0 || (size_t)n >= sizeof prefix) return HD_OK;
-    hd_tensor *t;
-    for (int32_t at = -1; (t = hd_checkpoint_next(k->ck, prefix, &at));) {
-        const hd_tensor *const first = add_sibling(s, t->name + n, t);
-        if (first && status == HD_OK)
-            status = hd_error_set(k->err, HD_ERR_FORMAT, -1, "matrix %s has both %s and %s", name,
-                                  first->st.name, t->st.name);
-    }
-    return status;
-}
 
 static bool is_usable_scale(float x) { return isnormal(x) && x > 0; }
 
@@ -351,7 +267,7 @@ static hd_status check_codes(hd_taker *k, const hd_tensor *t, const hd_matrix *m
                         is_f4 ? m->k : m->k / 2);
 }
 
-static hd_status take_nvfp4(hd_taker *k, const siblings *s, hd_matrix *m)
+static hd_status take_nvfp4(hd_taker *k, const hd_siblings *s, hd_matrix *m)
 {
     hd_tensor *const w = s->packed ? s->packed : s->weight;
     if (m->k % HD_NVFP4_BLOCK)
@@ -373,7 +289,7 @@ static hd_status take_nvfp4(hd_taker *k, const siblings *s, hd_matrix *m)
     return tick(k, s->scale);
 }
 
-static hd_status take_mxfp4(hd_taker *k, const siblings *s, hd_matrix *m)
+static hd_status take_mxfp4(hd_taker *k, const hd_siblings *s, hd_matrix *m)
 {
     if (m->k % HD_MXFP4_BLOCK)
         HD_FAIL(k->err, HD_ERR_FORMAT, "matrix %s: %d columns are not whole blocks of 32",
@@ -399,7 +315,7 @@ static float read_scale(const hd_st_tensor *t, int64_t i)
 }
 
 /* FP8 scales are one in 16,384 of the weights: all kinds become f32. */
-static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
+static hd_status take_fp8(hd_taker *k, const hd_siblings *s, hd_matrix *m)
 {
     int64_t const rows = (m->n + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
     int64_t const cols = (m->k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
@@ -423,7 +339,7 @@ static hd_status take_fp8(hd_taker *k, const siblings *s, hd_matrix *m)
 }
 
 /* BF16 stays in the mapping when it is aligned; F16 and odd addresses are copied. */
-static hd_status take_plain(hd_taker *k, const siblings *s, hd_matrix *m)
+static hd_status take_plain(hd_taker *k, const hd_siblings *s, hd_matrix *m)
 {
     hd_tensor *const t = s->weight;
     HD_TRY(check_tensor(k, t, true, "BF16, F32 or F16", m->n, m->k));
@@ -446,7 +362,7 @@ static hd_status take_plain(hd_taker *k, const siblings *s, hd_matrix *m)
 }
 
 /* Chooses the format from the siblings and refuses what fits none, by name. */
-static hd_status take_by_siblings(hd_taker *k, const char *name, const siblings *s, hd_matrix *m)
+static hd_status take_by_siblings(hd_taker *k, const char *name, const hd_siblings *s, hd_matrix *m)
 {
     if (s->packed && !s->global_scale)
         return fail_missing(k, name, "weight_global_scale", "F32 [1] beside weight_packed");
@@ -480,7 +396,7 @@ static hd_status keep_input_scale(hd_taker *k, const char *name, hd_matrix *m)
     return HD_OK;
 }
 
-static hd_status load_matrix(hd_taker *k, const char *name, const siblings *s, hd_matrix *out)
+static hd_status load_matrix(hd_taker *k, const char *name, const hd_siblings *s, hd_matrix *out)
 {
     HD_TRY(take_by_siblings(k, name, s, out));
     /* An input scale of a matrix that is not NVFP4 says nothing here, but it is known. */
@@ -489,58 +405,15 @@ static hd_status load_matrix(hd_taker *k, const char *name, const siblings *s, h
     return HD_OK;
 }
 
-/* ---- surveys ---- */
-
-static void tell_matrix(const hd_taker *k, const char *name, const siblings *s, const hd_matrix *m)
-{
-    bool const            is_divisor = s->packed != NULL;
-    hd_found_matrix const found = {
-        .name = name,
-        .format = m->format,
-        .n = m->n,
-        .k = m->k,
-        .w = is_divisor ? s->packed : s->weight,
-        .scale = s->scale,
-        .tensor_scale = is_divisor ? s->global_scale : s->scale_2,
-        .input_scale = is_divisor ? s->input_global_scale : s->input_scale,
-        .is_divisor = is_divisor,
-        .is_wanted = k->is_wanted,
-    };
-    k->survey->matrix(k->survey->user, &found);
-}
-
-/* Tensors that make no matrix are told one by one, so that none is looked at by nobody. */
-static void tell_siblings(const hd_taker *k, const char *name)
-{
-    for (size_t i = 0; i < sizeof sibling_kinds / sizeof sibling_kinds[0]; i++) {
-        hd_tensor *const t = find(k, name, sibling_kinds[i].suffix);
-        if (!t) continue;
-        t->ticked = 1;
-        k->survey->values(k->survey->user, t, 0);
-    }
-}
-
-static hd_status survey_matrix(hd_taker *k, const char *name, const siblings *s, hd_matrix *m)
-{
-    hd_status const status = load_matrix(k, name, s, m);
-    if (status == HD_OK) {
-        tell_matrix(k, name, s, m);
-        return HD_OK;
-    }
-    HD_TRY(tell_fault(k, status));
-    tell_siblings(k, name);
-    *m = (hd_matrix){0};
-    return HD_OK;
-}
-
 hd_status hd_take_expert(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
 {
-    siblings        s;
-    hd_status const found = find_siblings(k, name, &s);
+    hd_siblings     s;
+    hd_status const found = hd_siblings_find(k, name, &s);
     *out = (hd_matrix){.n = n, .k = cols, .scale = 1};
     if (!k->survey) return found == HD_OK ? load_matrix(k, name, &s, out) : found;
-    HD_TRY(tell_fault(k, found));
-    return survey_matrix(k, name, &s, out);
+    HD_TRY(hd_survey_fault(k, found));
+    hd_status const status = load_matrix(k, name, &s, out);
+    return hd_survey_matrix(k, name, &s, status, out);
 }
 
 hd_status hd_take_matrix(hd_taker *k, const char *name, int32_t n, int32_t cols, hd_matrix *out)
