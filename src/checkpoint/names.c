@@ -16,7 +16,7 @@ typedef struct name_parts {
     size_t    used;
 } name_parts;
 
-/* `from` behind `parent` (NULL: behind anything) becomes `to`. */
+/* `from` behind `parent` (NULL: behind anything) becomes `to`; parents are spelled officially. */
 typedef struct rename_rule {
     const char *parent, *from, *to;
 } rename_rule;
@@ -30,7 +30,6 @@ static const rename_rule module_rules[] = {
     {"compressor", "kv_proj", "wkv"},
     {"compressor", "gate_proj", "wgate"},
     {"compressor", "kv_norm", "norm"},
-    {"attn", "norm", "kv_norm"},
     {NULL, "q_a_norm", "q_norm"},
     {NULL, "q_a_proj", "wq_a"},
     {NULL, "q_b_proj", "wq_b"},
@@ -41,6 +40,9 @@ static const rename_rule module_rules[] = {
     {NULL, "up_proj", "w3"},
     {NULL, "down_proj", "w2"},
 };
+
+/* What only exports spell so. */
+static const rename_rule export_rules[] = {{"attn", "norm", "kv_norm"}};
 
 static const rename_rule first_rules[] = {{NULL, "embed_tokens", "embed"},
                                           {NULL, "lm_head", "head"}};
@@ -155,6 +157,82 @@ bool hd_name_official(char *out, size_t cap, const char *name)
         apply_rules(&p, 0, first_rules, N_OF(first_rules));
         apply_rules(&p, last, last_rules, N_OF(last_rules));
     }
-    for (size_t i = 1; i < last; i++) apply_rules(&p, i, module_rules, N_OF(module_rules));
+    for (size_t i = 1; i < last; i++) {
+        apply_rules(&p, i, module_rules, N_OF(module_rules));
+        apply_rules(&p, i, export_rules, N_OF(export_rules));
+    }
+    return join_name(&p, out, cap);
+}
+
+/* ---- the way back ---- */
+
+static bool reverse_fits(const rename_rule *r, const name_parts *p, size_t i)
+{
+    return part_is(p, i, r->to) && (!r->parent || (i > 0 && part_is(p, i - 1, r->parent)));
+}
+
+static void reverse_rules(name_parts *p, size_t i, const rename_rule *rules, size_t n)
+{
+    for (const rename_rule *r = rules; r < rules + n; r++) {
+        if (!reverse_fits(r, p, i)) continue;
+        set_part(p, i, r->from);
+        return;
+    }
+}
+
+static void insert_part(name_parts *p, size_t i, const char *text)
+{
+    memmove(p->part + i + 1, p->part + i, (p->used - i) * sizeof p->part[0]);
+    p->used++;
+    set_part(p, i, text);
+}
+
+static void split_last(name_parts *p)
+{
+    for (const rename_rule *r = joined_rules; r < joined_rules + N_OF(joined_rules); r++) {
+        if (!part_is(p, p->used - 1, r->to)) continue;
+        set_part(p, p->used - 1, r->parent);
+        insert_part(p, p->used, r->from);
+        return;
+    }
+}
+
+/* Back under the layer's compressor, where the weights' projection is a scorer's. */
+static void hang_indexer(name_parts *p)
+{
+    size_t i = 0;
+    while (i + 1 < p->used && !part_is(p, i, "indexer")) i++;
+    if (i + 1 >= p->used) return;
+    if (part_is(p, i + 1, "compressor")) {
+        set_part(p, i, "compressor");
+        set_part(p, i + 1, "indexer");
+        return;
+    }
+    if (part_is(p, i + 1, "weights_proj")) insert_part(p, i + 1, "scorer");
+    insert_part(p, i, "compressor");
+}
+
+/* The most that the way back adds: "model", "compressor" and "scorer", or one part of a joined one.
+ */
+#define MAX_INSERTED 3
+
+static bool is_of_model(const name_parts *p)
+{
+    return part_is(p, 0, "embed_tokens") || part_is(p, 0, "layers") || part_is(p, 0, "norm") ||
+           part_is(p, 0, "hc_head");
+}
+
+/* Rules look at official parents, so parts are renamed from the last to the first. */
+bool hd_name_hugging_face(char *out, size_t cap, const char *official)
+{
+    name_parts p;
+    if (cap == 0 || !split_name(&p, official)) return false;
+    if (p.used + MAX_INSERTED > MAX_PARTS) return join_name(&p, out, cap); /* of no scheme */
+    reverse_rules(&p, p.used - 1, last_rules, N_OF(last_rules));
+    for (size_t i = p.used - 1; i > 0; i--) reverse_rules(&p, i, module_rules, N_OF(module_rules));
+    split_last(&p);
+    reverse_rules(&p, 0, first_rules, N_OF(first_rules));
+    hang_indexer(&p);
+    if (is_of_model(&p)) insert_part(&p, 0, "model");
     return join_name(&p, out, cap);
 }

@@ -17,5 +17,9 @@ HD_BEGIN_C
  * returns  false when the result does not fit or has more than 24 parts */
 bool hd_name_official(char *out, size_t cap, const char *name);
 
+/* The way back: what the Hugging Face scheme calls a tensor of this official name, with and without
+ * suffix; another name comes out as it is.  returns  as hd_name_official */
+bool hd_name_hugging_face(char *out, size_t cap, const char *official);
+
 HD_END_C
 #endif

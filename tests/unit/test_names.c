@@ -38,6 +38,66 @@ static void test_golden_names(void **state)
     free(text);
 }
 
+static void expect_back(const char *official, const char *want)
+{
+    char out[HD_NAME_MAX], again[HD_NAME_MAX];
+    if (!hd_name_hugging_face(out, sizeof out, official) || strcmp(out, want) != 0)
+        fail_msg("%s became %s, want %s", official, out, want);
+    if (!hd_name_official(again, sizeof again, out) || strcmp(again, official) != 0)
+        fail_msg("%s became %s and %s again", official, out, again);
+}
+
+/* Names of modules, which have no suffix. */
+static void expect_module(const char *official, const char *want)
+{
+    char out[HD_NAME_MAX];
+    assert_true(hd_name_hugging_face(out, sizeof out, official));
+    assert_string_equal(out, want);
+}
+
+/* Of the golden names those of the Hugging Face scheme come back as they were, and each official
+ * one is found again from what it became. */
+static void test_way_back(void **state)
+{
+    (void)state;
+    char *const text = read_golden("tests/golden/checkpoint/names.txt", NULL);
+    int         n = 0;
+    char       *rest = text;
+    for (char *line; (line = strtok_r(rest, "\n", &rest));) {
+        char        back[HD_NAME_MAX], again[HD_NAME_MAX];
+        char *const space = strchr(line, ' ');
+        *space = 0;
+        assert_true(hd_name_hugging_face(back, sizeof back, space + 1));
+        assert_true(hd_name_official(again, sizeof again, back));
+        assert_string_equal(again, space + 1);
+        if (!strstr(line, ".self_attn.") && !strstr(line, ".mlp.")) continue;
+        if (strstr(line, "indexer.weights_proj")) continue; /* an older spelling, without scorer */
+        expect_back(space + 1, line);
+        n++;
+    }
+    assert_true(n > 80);
+    free(text);
+    expect_back("embed.weight", "model.embed_tokens.weight");
+    expect_back("head.weight", "lm_head.weight");
+    expect_back("norm.weight", "model.norm.weight");
+    expect_back("hc_head_fn", "model.hc_head.hc_fn");
+    expect_back("layers.3.hc_attn_scale", "model.layers.3.attn_hc.scale");
+    expect_back("layers.3.attn_norm.weight", "model.layers.3.input_layernorm.weight");
+    expect_back("layers.3.attn.kv_norm.weight", "model.layers.3.self_attn.kv_norm.weight");
+    expect_back("layers.3.attn.indexer.compressor.norm.weight",
+                "model.layers.3.self_attn.compressor.indexer.kv_norm.weight");
+    expect_back("layers.3.attn.indexer.weights_proj.weight_scale_2",
+                "model.layers.3.self_attn.compressor.indexer.scorer.weights_proj.weight_scale_2");
+    expect_back("mtp.0.norm.weight", "mtp.0.norm.weight");
+    expect_back("mtp.0.hc_head_base", "mtp.0.hc_head.hc_base");
+    expect_module("layers.3.ffn.gate", "model.layers.3.mlp.gate");
+    expect_module("layers.3.attn.wo_a", "model.layers.3.self_attn.o_a_proj");
+    expect_module("layers.3.attn.indexer.wq_b",
+                  "model.layers.3.self_attn.compressor.indexer.q_b_proj");
+    expect_module("head", "lm_head");
+    expect_module("vision.blocks.3.w1x", "vision.blocks.3.w1x");
+}
+
 static void test_schemes(void **state)
 {
     (void)state;
@@ -117,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_names),
         cmocka_unit_test(test_schemes),
+        cmocka_unit_test(test_way_back),
         cmocka_unit_test(test_hyper_connection_scale),
         cmocka_unit_test(test_unknown_names_stay),
         cmocka_unit_test(test_long_names),
