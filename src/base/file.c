@@ -6,8 +6,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static atomic_llong count;
@@ -152,6 +154,70 @@ hd_status hd_file_list(hd_buffer *names, int32_t *n, const char *folder, const c
     if (names->failed) HD_FAIL(err, HD_ERR_MEMORY, "%s: no memory for its file names", folder);
     return HD_OK;
 }
+
+/* ---- folders that are filled ---- */
+
+hd_status hd_folder_make(const char *path, hd_error *err)
+{
+    hd_file_kind found;
+    if (may() && mkdir(path, 0777) == 0) return HD_OK;
+    int const why = errno;
+    if (why == EEXIST && hd_file_look(&found, path, err) == HD_OK && found == HD_FILE_FOLDER)
+        return HD_OK;
+    HD_FAIL(err, HD_ERR_IO, "%s: cannot make this folder: %s", path, strerror(why));
+}
+
+/* A file system that cannot refuse by itself is asked before. */
+static bool rename_to_free(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    if (lstat(to, &st) != 0) return rename(from, to) == 0;
+    errno = EEXIST;
+    return false;
+}
+
+hd_status hd_folder_rename(const char *from, const char *to, hd_error *err)
+{
+    if (may() && rename_to_free(from, to)) return HD_OK;
+    HD_FAIL(err, HD_ERR_IO, "%s: cannot become %s: %s", from, to, strerror(errno));
+}
+
+hd_status hd_file_remove(const char *path, hd_error *err)
+{
+    if (may() && (remove(path) == 0 || errno == ENOENT)) return HD_OK;
+    HD_FAIL(err, HD_ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+}
+
+hd_status hd_folder_hold(int *fd, const char *path, hd_error *err)
+{
+    *fd = may() ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (*fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: %s", path, strerror(errno));
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return HD_OK;
+    int const why = errno;
+    hd_folder_let_go(*fd);
+    *fd = -1;
+    if (why == EWOULDBLOCK)
+        HD_FAIL(err, HD_ERR_INVALID, "%s: another process is at work there", path);
+    HD_FAIL(err, HD_ERR_IO, "%s: cannot be held: %s", path, strerror(why));
+}
+
+void hd_folder_let_go(int fd)
+{
+    if (fd >= 0) close(fd);
+}
+
+hd_status hd_folder_space(int64_t *bytes, const char *path, hd_error *err)
+{
+    struct statvfs s;
+    if (!may() || statvfs(path, &s) != 0) HD_FAIL(err, HD_ERR_IO, "%s: %s", path, strerror(errno));
+    *bytes = s.f_bavail > (uint64_t)INT64_MAX / s.f_frsize ? INT64_MAX
+                                                           : (int64_t)(s.f_bavail * s.f_frsize);
+    return HD_OK;
+}
+
+/* ---- files that are written ---- */
 
 hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)
 {

@@ -24,8 +24,8 @@ void hd_file_release(const void *data, size_t bytes);
 hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
                        hd_error *err);
 /* Makes operation number `n` from now (1 is the next) fail with EIO: each open, look at a file's
- * size or existence, map, read, entry of a folder, write, sync and rename is one.  0 switches it
- * off.  For tests. */
+ * size or existence, map, read, entry of a folder, write, sync, rename, removal and folder made is
+ * one.  0 switches it off.  For tests. */
 void hd_file_fail_at(int64_t n);
 
 /* What stands at `path`.  returns HD_ERR_IO when the system cannot tell; that there is nothing
@@ -37,6 +37,23 @@ hd_status hd_file_look(hd_file_kind *out, const char *path, hd_error *err);
  * returns  HD_ERR_IO, HD_ERR_MEMORY; the message names the folder */
 hd_status hd_file_list(hd_buffer *names, int32_t *n, const char *folder, const char *ending,
                        int32_t most, hd_error *err);
+
+/* ---- folders that are filled ---- */
+
+/* Makes a folder; one that is there is fine. */
+hd_status hd_folder_make(const char *path, hd_error *err);
+/* Gives a folder another name, at which nothing may stand. */
+hd_status hd_folder_rename(const char *from, const char *to, hd_error *err);
+/* Removes an empty folder, or a file; there may be none. */
+hd_status hd_file_remove(const char *path, hd_error *err);
+/* Keeps other processes from holding the same folder, until hd_folder_let_go or the process ends.
+ * returns  HD_ERR_INVALID when one does, HD_ERR_IO */
+hd_status hd_folder_hold(int *fd, const char *path, hd_error *err);
+void      hd_folder_let_go(int fd); /* -1 is fine */
+/* Bytes that may be written where `path` is. */
+hd_status hd_folder_space(int64_t *bytes, const char *path, hd_error *err);
+
+/* ---- files that are written ---- */
 
 /* Writes a file that appears whole or not at all: begin creates a temporary beside `path`,
  * commit renames it, abort (also after a failure) removes it. */
