@@ -69,7 +69,7 @@ static hd_status lay_out(hd_st_writer *w, hd_buffer *header, const hd_st_tensor 
                     tensors[i].name);
         if (header->used > 1) hd_buffer_text(header, ",");
         put_tensor(header, tensors + i, at, at + (int64_t)bytes);
-        w->slots[i] = (struct hd_st_slot){at, bytes, false};
+        w->slots[i] = (struct hd_st_slot){at, bytes, 0};
         at += (int64_t)bytes;
     }
     hd_buffer_text(header, "}");
@@ -118,24 +118,34 @@ hd_status hd_st_writer_begin(hd_st_writer *w, const char *path, const hd_st_layo
     return s;
 }
 
-hd_status hd_st_writer_put(hd_st_writer *w, int32_t i, const void *data, size_t bytes,
-                           hd_error *err)
+hd_status hd_st_writer_put_part(hd_st_writer *w, int32_t i, size_t at, const void *data,
+                                size_t bytes, hd_error *err)
 {
     if (i < 0 || i >= w->n_slots)
         HD_FAIL(err, HD_ERR_INVALID, "tensor %d of a file of %d", i, w->n_slots);
     struct hd_st_slot *const slot = w->slots + i;
-    if (slot->written || bytes != slot->bytes)
-        HD_FAIL(err, HD_ERR_INVALID, "tensor %d: %zu bytes, want %zu, once", i, bytes, slot->bytes);
-    HD_TRY(hd_file_put_at(&w->file, slot->offset, data, bytes, err));
-    slot->written = true;
+    if (at > slot->bytes || bytes > slot->bytes - at || bytes > slot->bytes - slot->written)
+        HD_FAIL(err, HD_ERR_INVALID, "tensor %d: bytes %zu + %zu, want %zu in all, each once", i,
+                at, bytes, slot->bytes);
+    HD_TRY(hd_file_put_at(&w->file, slot->offset + (int64_t)at, data, bytes, err));
+    slot->written += bytes;
     return HD_OK;
+}
+
+hd_status hd_st_writer_put(hd_st_writer *w, int32_t i, const void *data, size_t bytes,
+                           hd_error *err)
+{
+    if (i >= 0 && i < w->n_slots && (w->slots[i].written || bytes != w->slots[i].bytes))
+        HD_FAIL(err, HD_ERR_INVALID, "tensor %d: %zu bytes, want %zu, once", i, bytes,
+                w->slots[i].bytes);
+    return hd_st_writer_put_part(w, i, 0, data, bytes, err);
 }
 
 static hd_status check_written(const hd_st_writer *w, hd_error *err)
 {
     for (int32_t i = 0; i < w->n_slots; i++)
-        if (!w->slots[i].written && w->slots[i].bytes)
-            HD_FAIL(err, HD_ERR_INVALID, "tensor %d of %d was not written", i, w->n_slots);
+        if (w->slots[i].written < w->slots[i].bytes)
+            HD_FAIL(err, HD_ERR_INVALID, "tensor %d of %d was not written whole", i, w->n_slots);
     return HD_OK;
 }
 

@@ -11,10 +11,9 @@ HD_BEGIN_C
 typedef struct hd_st_writer {
     hd_file_writer file;
     struct hd_st_slot {
-        int64_t offset; /* in the file */
-        size_t  bytes;
-        bool    written;
-    } * slots; /* [n_slots] owned by pool */
+        int64_t offset;         /* in the file */
+        size_t  bytes, written; /* in all; so far */
+    } * slots;                  /* [n_slots] owned by pool */
     int32_t n_slots;
     hd_pool pool;
 } hd_st_writer;
@@ -37,6 +36,11 @@ hd_status hd_st_writer_begin(hd_st_writer *w, const char *path, const hd_st_layo
  * returns  HD_ERR_INVALID when `bytes` is not its size or it was written before */
 hd_status hd_st_writer_put(hd_st_writer *w, int32_t i, const void *data, size_t bytes,
                            hd_error *err);
+/* Writes bytes [at, at + bytes) of tensor i; its parts may come in any order, each once, and two
+ * threads may write different tensors.
+ * returns  HD_ERR_INVALID when they do not lie in it or more came than it has */
+hd_status hd_st_writer_put_part(hd_st_writer *w, int32_t i, size_t at, const void *data,
+                                size_t bytes, hd_error *err);
 /* Closes the file; HD_ERR_INVALID (and no file) when a tensor was not written. */
 hd_status hd_st_writer_commit(hd_st_writer *w, hd_error *err);
 void      hd_st_writer_abort(hd_st_writer *w); /* a zeroed or committed one is fine */

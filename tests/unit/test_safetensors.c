@@ -475,6 +475,42 @@ static void test_writer_refuses(void **state)
 }
 
 /* Nothing appears, and nothing stays, unless every tensor was written. */
+/* Parts of two tensors, in any order: no byte too many, and none missing at the end. */
+static void test_writer_takes_parts(void **state)
+{
+    (void)state;
+    static const hd_st_tensor two[] = {{.name = "a", .dtype = HD_ST_U8, .rank = 1, .shape = {5}},
+                                       {.name = "b", .dtype = HD_ST_U8, .rank = 1, .shape = {2}}};
+    hd_st_layout const        layout = {.tensors = two, .n_tensors = 2};
+    temp_folder               t;
+    char                      path[256];
+    hd_st_writer              w;
+    hd_st_file                f;
+    hd_error                  err;
+    temp_folder_make(&t);
+    temp_folder_path(&t, "out.safetensors", path, sizeof path);
+    assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, 3, "de", 2, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 1, 0, "x", 1, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, 4, "ef", 2, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, SIZE_MAX, "e", 1, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_st_writer_put_part(&w, 2, 0, "e", 1, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, 0, "abcd", 4, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_st_writer_put(&w, 0, "abcde", 5, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, 0, "abc", 3, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 1, 1, "y", 1, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_commit(&w, NULL), HD_OK);
+    assert_int_equal(hd_st_open(&f, path, &err), HD_OK);
+    assert_memory_equal(hd_st_find(&f, "a")->data, "abcde", 5);
+    assert_memory_equal(hd_st_find(&f, "b")->data, "xy", 2);
+    hd_st_close(&f);
+    assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 0, 0, "abcde", 5, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_put_part(&w, 1, 0, "x", 1, NULL), HD_OK);
+    assert_int_equal(hd_st_writer_commit(&w, &err), HD_ERR_INVALID);
+    temp_folder_remove(&t);
+}
+
 static void test_writer_is_atomic(void **state)
 {
     (void)state;
@@ -489,7 +525,7 @@ static void test_writer_is_atomic(void **state)
     temp_folder_path(&t, "out.safetensors", path, sizeof path);
     assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
     assert_int_equal(hd_st_writer_commit(&w, &err), HD_ERR_INVALID);
-    assert_string_equal(err.message, "tensor 0 of 1 was not written");
+    assert_string_equal(err.message, "tensor 0 of 1 was not written whole");
     assert_int_equal(hd_st_writer_begin(&w, path, &layout, NULL), HD_OK);
     assert_int_equal(hd_st_writer_put(&w, 0, "xy", 2, NULL), HD_OK);
     hd_st_writer_abort(&w);
@@ -501,16 +537,27 @@ static void test_writer_is_atomic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors),          cmocka_unit_test(test_empty_files),
-        cmocka_unit_test(test_empty_tensors),    cmocka_unit_test(test_metadata_and_escapes),
-        cmocka_unit_test(test_dtypes),           cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_broken_lengths),   cmocka_unit_test(test_broken_json),
-        cmocka_unit_test(test_deep_json),        cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_bad_metadata),     cmocka_unit_test(test_cover),
-        cmocka_unit_test(test_duplicates),       cmocka_unit_test(test_many_entries),
-        cmocka_unit_test(test_long_entry),       cmocka_unit_test(test_truncation),
-        cmocka_unit_test(test_memory_failures),  cmocka_unit_test(test_open),
-        cmocka_unit_test(test_write_and_read),   cmocka_unit_test(test_writer_refuses),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_empty_files),
+        cmocka_unit_test(test_empty_tensors),
+        cmocka_unit_test(test_metadata_and_escapes),
+        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_broken_lengths),
+        cmocka_unit_test(test_broken_json),
+        cmocka_unit_test(test_deep_json),
+        cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_bad_metadata),
+        cmocka_unit_test(test_cover),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_many_entries),
+        cmocka_unit_test(test_long_entry),
+        cmocka_unit_test(test_truncation),
+        cmocka_unit_test(test_memory_failures),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_write_and_read),
+        cmocka_unit_test(test_writer_refuses),
+        cmocka_unit_test(test_writer_takes_parts),
         cmocka_unit_test(test_writer_is_atomic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
