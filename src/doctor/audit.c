@@ -101,7 +101,7 @@ static hd_status name_items(hd_audit_side *s, hd_error *err)
     return HD_OK;
 }
 
-static hd_status open_side(hd_audit_side *s, const char *folder, const hd_log *log, hd_error *err)
+hd_status hd_audit_side_open(hd_audit_side *s, const char *folder, const hd_log *log, hd_error *err)
 {
     hd_survey const survey = {on_fault, on_matrix, on_values, s};
     HD_TRY(hd_checkpoint_survey(&s->ck, folder, on_fault, s, log, err));
@@ -113,7 +113,7 @@ static hd_status open_side(hd_audit_side *s, const char *folder, const hd_log *l
     return name_items(s, err);
 }
 
-static void close_side(hd_audit_side *s)
+void hd_audit_side_close(hd_audit_side *s)
 {
     hd_memory_free(s->items);
     hd_pool_free(&s->pool);
@@ -226,7 +226,7 @@ hd_status hd_audit_scan(hd_audit *a, hd_error *err)
 
 /* ---- the whole ---- */
 
-static int32_t choose_threads(int32_t wanted)
+int32_t hd_audit_threads(int32_t wanted)
 {
     long const cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (wanted > 0) return wanted < HD_AUDIT_MOST_THREADS ? wanted : HD_AUDIT_MOST_THREADS;
@@ -237,8 +237,8 @@ static int32_t choose_threads(int32_t wanted)
 static hd_status audit(hd_audit *a, const hd_audit_options *opt, hd_error *err)
 {
     a->model.findings = &a->findings;
-    HD_TRY(open_side(&a->model, opt->model, a->log, err));
-    if (opt->against) HD_TRY(open_side(&a->other, opt->against, a->log, err));
+    HD_TRY(hd_audit_side_open(&a->model, opt->model, a->log, err));
+    if (opt->against) HD_TRY(hd_audit_side_open(&a->other, opt->against, a->log, err));
     a->has_other = opt->against != NULL;
     HD_TRY(hd_audit_scan(a, err));
     if (a->has_other) HD_TRY(hd_audit_compare(a, err));
@@ -254,7 +254,7 @@ hd_status hd_audit_run(hd_audit **out, const hd_audit_options *opt, hd_error *er
     hd_audit *const a = hd_memory_alloc(sizeof *a);
     if (!a) HD_FAIL(err, HD_ERR_MEMORY, "no memory for an audit");
     a->log = opt->log;
-    a->n_threads = choose_threads(opt->n_threads);
+    a->n_threads = hd_audit_threads(opt->n_threads);
     hd_status const s = audit(a, opt, err);
     if (s == HD_OK)
         *out = a;
@@ -266,8 +266,8 @@ hd_status hd_audit_run(hd_audit **out, const hd_audit_options *opt, hd_error *er
 void hd_audit_close(hd_audit *a)
 {
     if (!a) return;
-    close_side(&a->model);
-    close_side(&a->other);
+    hd_audit_side_close(&a->model);
+    hd_audit_side_close(&a->other);
     hd_findings_free(&a->findings);
     hd_memory_free(a);
 }

@@ -4,7 +4,7 @@
 #include "doctor/audit.h"
 #include "doctor/audit_scan.h"
 
-/* The inside of an audit, for its files only. */
+/* The inside of an audit, for its files and those of quantize.h, which works on the same lists. */
 
 HD_BEGIN_C
 
@@ -75,6 +75,11 @@ struct hd_audit {
     const hd_log *log;
 };
 
+/* Lists what is in a folder and tells its faults.  A zeroed side may be closed, also after a
+ * failure. */
+hd_status hd_audit_side_open(hd_audit_side *s, const char *folder, const hd_log *log,
+                             hd_error *err);
+void      hd_audit_side_close(hd_audit_side *s);
 /* NULL when there is no such item. */
 hd_audit_item *hd_audit_find(const hd_audit_side *s, const char *name);
 const char    *hd_audit_file(const hd_audit_side *s, const hd_tensor *t);
@@ -91,6 +96,8 @@ void hd_audit_judge_config(hd_audit *a);
 /* ---- work of several threads ---- */
 
 #define HD_AUDIT_MOST_THREADS 16
+/* So many as are wanted, 0: one a core; 1 .. HD_AUDIT_MOST_THREADS. */
+int32_t hd_audit_threads(int32_t wanted);
 /* Does part i of n; `room` is the thread's own. */
 typedef bool hd_audit_work_fn(void *user, void *room, int64_t i);
 typedef struct hd_audit_work {
