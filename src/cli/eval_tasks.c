@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/json_write.h"
 #include "cli/answer.h"
 #include "cli/eval_job.h"
+#include "cli/json_lines.h"
 #include "cli/question.h"
 
 /* Conversations with one right last answer. */
@@ -155,57 +155,30 @@ static void keep_failure(task_run *r, const task *t)
     hd_buffer_printf(out, ", \"finish_reason\": \"%s\"}", hd_finish_name(r->finish));
 }
 
-static hd_status run_row(task_run *r, const json_object *row, task *t, hd_error *err)
+static hd_status run_row(void *user, const hd_json_line *line, hd_error *err)
 {
-    HD_TRY(read_task(row, t, err));
-    task_kind *const k = find_kind(r, t->kind, err);
+    task_run *const r = user;
+    task            t = {.line = line->text, .line_bytes = line->bytes};
+    HD_TRY(read_task(line->value, &t, err));
+    task_kind *const k = find_kind(r, t.kind, err);
     if (!k) return HD_ERR_LIMIT;
     if (r->job->limit && k->n >= r->job->limit) return HD_OK;
-    HD_TRY(answer(r, t, err));
-    bool const right = is_right(r, t);
+    HD_TRY(answer(r, &t, err));
+    bool const right = is_right(r, &t);
     k->n++;
     k->right += right;
     r->n++;
     r->right += right;
-    if (!right && r->job->lists_failures) keep_failure(r, t);
+    if (!right && r->job->lists_failures) keep_failure(r, &t);
     return HD_OK;
-}
-
-/* A failure names the line, which the message itself cannot know. */
-static hd_status run_line(task_run *r, const char *line, size_t bytes, int32_t number,
-                          hd_error *err)
-{
-    json_object *row = NULL;
-    hd_error     why = {0};
-    task         t = {.line = line, .line_bytes = bytes};
-    hd_status    s = hd_json_parse(&row, line, bytes, HD_JSON_PYTHON, "row", &why);
-    if (s == HD_OK) s = run_row(r, row, &t, &why);
-    json_object_put(row);
-    if (s != HD_OK) HD_FAIL(err, s, "%s:%d: %s", r->job->tasks, number, why.message);
-    return HD_OK;
-}
-
-static bool is_blank(const char *line, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (!strchr(" \t\r", line[i])) return false;
-    return true;
 }
 
 static hd_status run_lines(task_run *r, hd_error *err)
 {
-    const hd_buffer *const file = &r->job->source;
-    int32_t                number = 0;
-    for (size_t at = 0, bytes; at < file->used; at += bytes + 1) {
-        const char *const line = file->data + at;
-        const char *const end = memchr(line, '\n', file->used - at);
-        bytes = end ? (size_t)(end - line) : file->used - at;
-        number++;
-        if (!is_blank(line, bytes)) HD_TRY(run_line(r, line, bytes, number, err));
-        hd_screen_progress(&r->job->screen, "answering", (int64_t)(at + bytes),
-                           (int64_t)file->used);
-    }
-    if (r->n == 0) HD_FAIL(err, HD_ERR_FORMAT, "%s: no rows", r->job->tasks);
+    hd_eval_job *const  j = r->job;
+    hd_json_lines const lines = {j->tasks, &j->source, &j->screen, "answering"};
+    HD_TRY(hd_json_lines_each(&lines, run_row, r, err));
+    if (r->n == 0) HD_FAIL(err, HD_ERR_FORMAT, "%s: no rows", j->tasks);
     return HD_OK;
 }
 

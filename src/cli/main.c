@@ -16,6 +16,8 @@ const hd_verb hd_verbs[] = {
      "shows or writes what every step of a forward pass leaves"},
     {"compare", hd_cli_compare, hd_help_compare, "holds two forward passes against each other"},
     {"selftest", hd_cli_selftest, hd_help_selftest, "proves that a model computes right here"},
+    {"quantize", hd_cli_quantize, hd_help_quantize,
+     "makes an NVFP4 folder of another model folder"},
     {"tokens", hd_cli_tokens, hd_help_tokens, "shows how a text is cut into tokens"},
     {"prompt", hd_cli_prompt, hd_help_prompt, "shows the prompt that messages become"},
     {"parse", hd_cli_parse, hd_help_parse, "takes an answer apart: reasoning, text, calls"},

@@ -33,7 +33,7 @@ static bool split_expert(const char *name, size_t *prefix, const char **projecti
     return digits > 0 && number[digits] == '.';
 }
 
-static bool is_same_projection(const char *a, const char *b)
+bool hd_audit_same_projection(const char *a, const char *b)
 {
     size_t      pa, pb;
     const char *qa, *qb;
@@ -129,7 +129,7 @@ static void judge_experts(hd_audit *a)
     hd_audit_item *const items = a->model.items;
     for (int64_t begin = 0, end; begin < a->model.used; begin = end) {
         for (end = begin + 1; end < a->model.used; end++)
-            if (!is_same_projection(items[begin].what.name, items[end].what.name)) break;
+            if (!hd_audit_same_projection(items[begin].what.name, items[end].what.name)) break;
         expert_run const r = {a, items + begin, end - begin};
         if (r.n == 1 || items[begin].what.format == HD_FMT_NONE) continue;
         judge_formats(&r);

@@ -110,6 +110,8 @@ typedef struct hd_audit_work {
 /* Runs all parts, in the calling thread too.  returns false when one did */
 bool hd_audit_work_run(const hd_audit_work *w);
 
+/* Whether two matrices are the same projection of two experts of one layer. */
+bool hd_audit_same_projection(const char *a, const char *b);
 /* Name without digits, to tell which tensors are alike: "layers.*.attn.wq_a".  Returns out. */
 char *hd_audit_pattern(const char *name, char *out, size_t cap);
 

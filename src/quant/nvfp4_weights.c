@@ -17,26 +17,28 @@
 #define SEARCH_BELOW 5
 #define SEARCH_ABOVE 8
 
-float hd_nvfp4_weight_scale(float amax)
+float hd_nvfp4_tensor_scale(float amax)
 {
     float const scale = amax / (float)(HD_E2M1_MAX * HD_E4M3_MAX);
     if (amax == 0) return 1;
     return scale < FLT_MIN ? FLT_MIN : scale;
 }
 
-static double block_amax(const float *x)
+/* Scales are products and weights quotients of f32, rounded as such: weights are BF16 mostly, whose
+ * quotients are ties more often than by chance, and these then fall as they do in ModelOpt. */
+
+static float block_amax(const float *x)
 {
     float amax = 0;
     for (int i = 0; i < BLOCK; i++) amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    return (double)amax;
+    return amax;
 }
 
-/* The quotient rounds once: by the scale, not by its reciprocal. */
-static void encode_block(const float *x, double scale, uint8_t *codes)
+static void encode_block(const float *x, float scale, uint8_t *codes)
 {
     for (int i = 0; i < BLOCK / 2; i++) {
-        unsigned const low = hd_e2m1_encode(x[2 * i] / scale);
-        unsigned const high = hd_e2m1_encode(x[2 * i + 1] / scale);
+        unsigned const low = hd_e2m1_encode((double)(x[2 * i] / scale));
+        unsigned const high = hd_e2m1_encode((double)(x[2 * i + 1] / scale));
         codes[i] = (uint8_t)(low | high << 4);
     }
 }
@@ -49,11 +51,12 @@ static uint8_t clamp_scale(int code)
 
 /* ---- searching ---- */
 
-static double square_error(const float *x, double scale)
+static double square_error(const float *x, float scale)
 {
     double sum = 0;
     for (int i = 0; i < BLOCK; i++) {
-        double const d = x[i] - hd_e2m1_to_f32(hd_e2m1_encode(x[i] / scale)) * scale;
+        uint8_t const code = hd_e2m1_encode((double)(x[i] / scale));
+        double const  d = (double)x[i] - (double)hd_e2m1_to_f32(code) * (double)scale;
         sum += d * d;
     }
     return sum;
@@ -64,10 +67,9 @@ static uint8_t search_scale(const float *x, float scale, uint8_t start)
 {
     uint8_t       best = start;
     uint8_t const last = clamp_scale(start + SEARCH_ABOVE);
-    double        least = square_error(x, (double)hd_e4m3_to_f32(start) * scale);
+    double        least = square_error(x, hd_e4m3_to_f32(start) * scale);
     for (uint8_t code = clamp_scale(start - SEARCH_BELOW); code <= last; code++) {
-        double const error =
-            code == start ? least : square_error(x, (double)hd_e4m3_to_f32(code) * scale);
+        double const error = code == start ? least : square_error(x, hd_e4m3_to_f32(code) * scale);
         if (error >= least) continue;
         least = error;
         best = code;
@@ -79,12 +81,12 @@ void hd_nvfp4_encode_weights(const float *x, int32_t k, float scale, hd_block_sc
                              uint8_t *codes, uint8_t *scales)
 {
     for (int32_t b = 0; b < k / BLOCK; b++, x += BLOCK, codes += BLOCK / 2) {
-        double const amax = block_amax(x);
-        uint8_t      code = SCALE_ONE;
-        if (amax > 0) code = clamp_scale(hd_e4m3_encode(amax / HD_E2M1_MAX / scale));
+        float const amax = block_amax(x), wanted = amax / ((float)HD_E2M1_MAX * scale);
+        uint8_t     code = SCALE_ONE;
+        if (amax > 0) code = clamp_scale(hd_e4m3_encode((double)wanted));
         if (amax > 0 && how == HD_SCALES_MSE) code = search_scale(x, scale, code);
         scales[b] = code;
-        encode_block(x, (double)hd_e4m3_to_f32(code) * scale, codes);
+        encode_block(x, hd_e4m3_to_f32(code) * scale, codes);
     }
 }
 

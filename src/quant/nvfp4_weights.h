@@ -16,7 +16,7 @@ typedef enum hd_block_scales {
 
 /* The scale of a tensor whose largest magnitude is amax: amax / (6 * 448), nearest; 1 for 0, and
  * never so small that it is denormal.  amax is finite. */
-float hd_nvfp4_weight_scale(float amax);
+float hd_nvfp4_tensor_scale(float amax);
 
 /* Encodes a row of k finite weights, k a multiple of 16, with the tensor's scale.
  * codes    [k / 2]

@@ -45,10 +45,10 @@ static double error_of(const float *x, float scale, hd_block_scales how)
 static void scales_a_tensor(void **state)
 {
     (void)state;
-    assert_true(hd_nvfp4_weight_scale(2688) == 1);
-    assert_true(hd_nvfp4_weight_scale(0.1875f) == 0.1875f / 2688);
-    assert_true(hd_nvfp4_weight_scale(0) == 1);
-    assert_true(isnormal(hd_nvfp4_weight_scale(0x1p-149f)));
+    assert_true(hd_nvfp4_tensor_scale(2688) == 1);
+    assert_true(hd_nvfp4_tensor_scale(0.1875f) == 0.1875f / 2688);
+    assert_true(hd_nvfp4_tensor_scale(0) == 1);
+    assert_true(isnormal(hd_nvfp4_tensor_scale(0x1p-149f)));
 }
 
 /* The scale of a block is its largest weight over 6, in E4M3; of zeros it is 1, and none is 0. */
@@ -100,7 +100,7 @@ static void searches_the_least_error(void **state)
         float       x[ROW];
         float const size = ldexpf(1, (int)(next_word() >> 16) % 40 - 20);
         for (int c = 0; c < ROW; c++) x[c] = next_weight(size * (c < 48 ? 1 : 0.01f));
-        float const  scale = hd_nvfp4_weight_scale(4 * size);
+        float const  scale = hd_nvfp4_tensor_scale(4 * size);
         double const m = error_of(x, scale, HD_SCALES_MAX), s = error_of(x, scale, HD_SCALES_MSE);
         assert_true(s <= m);
         by_max += m / (double)(size * size);

@@ -1,0 +1,164 @@
+#include "doctor/calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/names.h"
+#include "doctor/pass_walk.h"
+#include "ops/gemm.h"
+#include "ops/grouped_gemm.h"
+
+/* ---- steps and matrices ----
+ * A plan and a checkpoint call the same things differently; this is the dictionary. */
+
+static const struct {
+    const char *label, *matrix; /* %d: the expert */
+} dictionary[] = {
+    {"q_a", "attn.wq_a"},
+    {"q_b", "attn.wq_b"},
+    {"kv", "attn.wkv"},
+    {"o_a", "attn.wo_a"},
+    {"o_b", "attn.wo_b"},
+    {"comp_kv", "attn.compressor.wkv"},
+    {"comp_gate", "attn.compressor.wgate"},
+    {"index_kv", "attn.indexer.compressor.wkv"},
+    {"index_gate", "attn.indexer.compressor.wgate"},
+    {"index_q", "attn.indexer.wq_b"},
+    {"index_weights", "attn.indexer.weights_proj"},
+    {"gate", "ffn.gate"},
+    {"shared_w1", "ffn.shared_experts.w1"},
+    {"shared_w3", "ffn.shared_experts.w3"},
+    {"shared_w2", "ffn.shared_experts.w2"},
+    {"w1", "ffn.experts.%d.w1"},
+    {"w3", "ffn.experts.%d.w3"},
+    {"w2", "ffn.experts.%d.w2"},
+    {"e_proj", "e_proj"},
+    {"h_proj", "h_proj"},
+    {"head", "head"},
+};
+
+/* NULL for a step that multiplies by no matrix of the checkpoint. */
+static const char *find_matrix(const hd_step *s)
+{
+    for (size_t i = 0; i < sizeof dictionary / sizeof dictionary[0]; i++)
+        if (strcmp(dictionary[i].label, s->label) == 0) return dictionary[i].matrix;
+    return NULL;
+}
+
+/* Writes "layers.3." or "mtp.0." and the matrix of a step. */
+static void name_matrix(const hd_step *s, int32_t expert, char out[HD_NAME_MAX])
+{
+    const char *const matrix = find_matrix(s), *const number = strstr(matrix, "%d");
+    char prefix[32] = "";
+    if (s->layer >= 0) snprintf(prefix, sizeof prefix, "layers.%d.", s->layer);
+    if (s->layer == HD_LAYER_MTP && strcmp(matrix, "head") != 0)
+        snprintf(prefix, sizeof prefix, "mtp.0.");
+    if (number)
+        snprintf(out, HD_NAME_MAX, "%s%.*s%d%s", prefix, (int)(number - matrix), matrix, expert,
+                 number + 2);
+    else
+        snprintf(out, HD_NAME_MAX, "%s%s", prefix, matrix);
+}
+
+/* ---- what a step read ---- */
+
+typedef struct calibration {
+    hd_input_fn *on_input;
+    void        *user;
+    float       *experts; /* [n_experts] of the step at hand; owned */
+    int32_t      n_experts;
+} calibration;
+
+/* NaN when one is NaN or infinite. */
+static float largest_of(const float *x, int64_t n)
+{
+    float amax = 0;
+    bool  is_finite = true;
+    for (int64_t i = 0; i < n; i++) {
+        float const a = fabsf(x[i]);
+        amax = a > amax ? a : amax;
+        is_finite = is_finite && isfinite(a);
+    }
+    return is_finite ? amax : NAN;
+}
+
+static hd_status fail_input(const hd_step *s, hd_error *err)
+{
+    char name[96];
+    hd_step_name(s, name, sizeof name);
+    HD_FAIL(err, HD_ERR_NUMERIC, "calibration: the input of step %s is not finite", name);
+}
+
+static hd_status see_matrix(const calibration *c, const hd_step *s, hd_error *err)
+{
+    const hd_gemm_args *const a = s->args;
+    char                      name[HD_NAME_MAX];
+    float const               amax = largest_of(a->x, (int64_t)a->t * a->g * a->k);
+    if (isnan(amax)) return fail_input(s, err);
+    name_matrix(s, 0, name);
+    c->on_input(c->user, name, (double)amax);
+    return HD_OK;
+}
+
+/* Every token shows its input to the experts that it goes to. */
+static hd_status see_experts(const calibration *c, const hd_step *s, hd_error *err)
+{
+    const hd_grouped_gemm_args *const a = s->args;
+    char                              name[HD_NAME_MAX];
+    for (int32_t e = 0; e < a->e; e++) c->experts[e] = -1;
+    for (int64_t row = 0; row < (int64_t)a->t * a->xs; row++) {
+        float const amax = largest_of(a->x + row * a->k, a->k);
+        if (isnan(amax)) return fail_input(s, err);
+        int32_t const n = a->s / a->xs; /* slots that share the row */
+        for (int32_t i = 0; i < n; i++) {
+            float *const at = c->experts + a->ids[row * n + i];
+            *at = amax > *at ? amax : *at;
+        }
+    }
+    for (int32_t e = 0; e < a->e; e++) {
+        if (c->experts[e] < 0) continue;
+        name_matrix(s, e, name);
+        c->on_input(c->user, name, (double)c->experts[e]);
+    }
+    return HD_OK;
+}
+
+static hd_status on_step(void *user, const hd_step *s, hd_error *err)
+{
+    const char *const op = s->kernel->op->name;
+    if (strncmp(op, "gemm_", 5) == 0 && find_matrix(s)) return see_matrix(user, s, err);
+    if (strncmp(op, "grouped_gemm_", 13) == 0) return see_experts(user, s, err);
+    return HD_OK;
+}
+
+/* ---- reading ---- */
+
+static hd_status run(hd_engine *e, const hd_calibration_text *text, calibration *c,
+                     const hd_log *log, hd_error *err)
+{
+    hd_pass_walk w = {.ids = text->ids, .on_step = on_step, .user = c};
+    for (int32_t i = 0; i < text->n; i++) {
+        int32_t greedy;
+        w.n = text->lengths[i];
+        hd_log_progress(log, "calibrating", i, text->n);
+        HD_TRY(hd_pass_walk_check(e, w.ids, w.n, err));
+        HD_TRY(hd_pass_walk_run(e, &w, &greedy, err));
+        w.ids += w.n;
+    }
+    hd_log_progress(log, "calibrating", text->n, text->n);
+    return HD_OK;
+}
+
+hd_status hd_calibrate(hd_engine *e, const hd_calibration_text *text, hd_input_fn *on_input,
+                       void *user, const hd_log *log, hd_error *err)
+{
+    if (e->device || e->options.act != HD_ACT_EXACT)
+        HD_FAIL(err, HD_ERR_UNSUPPORTED, "calibration needs exact activations on the host");
+    calibration c = {on_input, user, NULL, e->model.config->n_experts};
+    c.experts = hd_memory_alloc((size_t)c.n_experts * sizeof *c.experts);
+    if (!c.experts) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d experts", c.n_experts);
+    hd_status const s = run(e, text, &c, log, err);
+    hd_memory_free(c.experts);
+    return s;
+}
