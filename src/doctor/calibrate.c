@@ -6,8 +6,6 @@
 
 #include "checkpoint/names.h"
 #include "doctor/pass_walk.h"
-#include "ops/gemm.h"
-#include "ops/grouped_gemm.h"
 
 /* ---- steps and matrices ----
  * A plan and a checkpoint call the same things differently; this is the dictionary. */
@@ -90,11 +88,41 @@ static hd_status fail_input(const hd_step *s, hd_error *err)
     HD_FAIL(err, HD_ERR_NUMERIC, "calibration: the input of step %s is not finite", name);
 }
 
-static hd_status see_matrix(const calibration *c, const hd_step *s, hd_error *err)
+/* What a step multiplies: x [t, k], or [t, xs, k] with ids [t, s] of experts, where xs is 1 or s.
+ */
+typedef struct step_input {
+    const float   *x;
+    const int32_t *ids;  /* NULL: one matrix */
+    int64_t        rows; /* of x             */
+    int64_t        cols;
+    int64_t        slots; /* ids that share a row */
+} step_input;
+
+static step_input find_input(const hd_step *s)
 {
-    const hd_gemm_args *const a = s->args;
-    char                      name[HD_NAME_MAX];
-    float const               amax = largest_of(a->x, (int64_t)a->t * a->g * a->k);
+    hd_operand    o[HD_MAX_OPERANDS];
+    step_input    in = {.x = NULL};
+    int64_t       n_ids = 0;
+    int32_t const n = s->kernel->op->describe(s->args, o);
+    for (int32_t i = 0; i < n; i++) {
+        if (strcmp(o[i].name, "x") == 0) {
+            in.x = hd_operand_pointer(s->args, &o[i]);
+            in.rows = hd_operand_rows(&o[i]);
+            in.cols = hd_operand_cols(&o[i]);
+        } else if (strcmp(o[i].name, "ids") == 0) {
+            in.ids = hd_operand_pointer(s->args, &o[i]);
+            n_ids = hd_operand_count(&o[i]);
+        }
+    }
+    in.slots = in.rows > 0 ? n_ids / in.rows : 0;
+    return in;
+}
+
+static hd_status see_matrix(const calibration *c, const hd_step *s, const step_input *in,
+                            hd_error *err)
+{
+    char        name[HD_NAME_MAX];
+    float const amax = largest_of(in->x, in->rows * in->cols);
     if (isnan(amax)) return fail_input(s, err);
     name_matrix(s, 0, name);
     c->on_input(c->user, name, (double)amax);
@@ -102,21 +130,20 @@ static hd_status see_matrix(const calibration *c, const hd_step *s, hd_error *er
 }
 
 /* Every token shows its input to the experts that it goes to. */
-static hd_status see_experts(const calibration *c, const hd_step *s, hd_error *err)
+static hd_status see_experts(const calibration *c, const hd_step *s, const step_input *in,
+                             hd_error *err)
 {
-    const hd_grouped_gemm_args *const a = s->args;
-    char                              name[HD_NAME_MAX];
-    for (int32_t e = 0; e < a->e; e++) c->experts[e] = -1;
-    for (int64_t row = 0; row < (int64_t)a->t * a->xs; row++) {
-        float const amax = largest_of(a->x + row * a->k, a->k);
+    char name[HD_NAME_MAX];
+    for (int32_t e = 0; e < c->n_experts; e++) c->experts[e] = -1;
+    for (int64_t row = 0; row < in->rows; row++) {
+        float const amax = largest_of(in->x + row * in->cols, in->cols);
         if (isnan(amax)) return fail_input(s, err);
-        int32_t const n = a->s / a->xs; /* slots that share the row */
-        for (int32_t i = 0; i < n; i++) {
-            float *const at = c->experts + a->ids[row * n + i];
+        for (int64_t i = 0; i < in->slots; i++) {
+            float *const at = c->experts + in->ids[row * in->slots + i];
             *at = amax > *at ? amax : *at;
         }
     }
-    for (int32_t e = 0; e < a->e; e++) {
+    for (int32_t e = 0; e < c->n_experts; e++) {
         if (c->experts[e] < 0) continue;
         name_matrix(s, e, name);
         c->on_input(c->user, name, (double)c->experts[e]);
@@ -127,9 +154,10 @@ static hd_status see_experts(const calibration *c, const hd_step *s, hd_error *e
 static hd_status on_step(void *user, const hd_step *s, hd_error *err)
 {
     const char *const op = s->kernel->op->name;
-    if (strncmp(op, "gemm_", 5) == 0 && find_matrix(s)) return see_matrix(user, s, err);
-    if (strncmp(op, "grouped_gemm_", 13) == 0) return see_experts(user, s, err);
-    return HD_OK;
+    if ((strncmp(op, "gemm_", 5) != 0 && strncmp(op, "grouped_gemm_", 13) != 0) || !find_matrix(s))
+        return HD_OK;
+    step_input const in = find_input(s);
+    return in.ids ? see_experts(user, s, &in, err) : see_matrix(user, s, &in, err);
 }
 
 /* ---- reading ---- */

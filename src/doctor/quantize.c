@@ -153,10 +153,11 @@ static hd_status quantize(hd_quantize *q, hd_error *err)
     need n = {0};
     HD_TRY(open_source(q, err));
     HD_TRY(hd_quantize_plan(q, err));
-    HD_TRY(hd_quantize_begin_work(q, err));
-    hd_status s = write_model(q, &n, err);
+    hd_status s = hd_quantize_begin_work(q, err);
+    if (s == HD_OK) s = write_model(q, &n, err);
     if (s == HD_OK) s = audit(q, err);
     hd_buffer_free(&n.index);
+    if (s != HD_OK) hd_quantize_drop_work(q);
     return s;
 }
 

@@ -3,9 +3,8 @@
 #include "base/file.h"
 #include "doctor/quantize_parts.h"
 
-/* What calibration saw is kept in work, so that a run that is taken up need not read the text
- * again: one f32 for each conversion. */
-#define NOTE_FILE "calibration.safetensors"
+/* The note that lets a run which is taken up do without reading the text again: one f32 for each
+ * conversion. */
 #define NOTE_NAME "input_amax"
 
 static void on_input(void *user, const char *matrix, double amax)
@@ -51,7 +50,7 @@ static hd_status see_inputs(hd_quantize *q, hd_error *err)
 {
     char         path[HD_MAX_PATH];
     hd_file_kind found;
-    HD_TRY(hd_quantize_path(path, q->work, NOTE_FILE, err));
+    HD_TRY(hd_quantize_path(path, q->work, HD_CALIBRATION_FILE, err));
     HD_TRY(hd_file_look(&found, path, err));
     if (found != HD_FILE_NONE) return read_note(q, path, err);
     HD_TRY(hd_calibrate(q->opt.engine, q->opt.text, on_input, q, q->opt.log, err));

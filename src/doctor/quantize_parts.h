@@ -36,6 +36,7 @@ struct hd_quantize {
     char                work[HD_MAX_PATH];   /* target.part: model, and notes of the run */
     char                model[HD_MAX_PATH];  /* target.part/model: what becomes target   */
     int                 hold;                /* of work; -1 */
+    bool                is_begun;            /* what is in work is this run's */
     bool                is_done;
     hd_audit           *audit; /* owned: of the result, against the source */
     hd_pool             pool;
@@ -80,6 +81,8 @@ void      hd_shard_plan_free(hd_shard_plan *p);
 
 /* ---- quantize_inputs.c: calibration ---- */
 
+/* What calibration saw is kept in work under this name. */
+#define HD_CALIBRATION_FILE "calibration.safetensors"
 /* Sets every input_scale, from a run of the model or from what an earlier one noted in work. */
 hd_status hd_quantize_inputs(hd_quantize *q, hd_error *err);
 
@@ -117,6 +120,8 @@ hd_status hd_quantize_write_text(const char *folder, const char *name, const hd_
 hd_status hd_quantize_begin_work(hd_quantize *q, hd_error *err);
 /* Copies what is neither weights nor config. */
 hd_status hd_quantize_copy_files(const hd_quantize *q, hd_error *err);
+/* After a failure: removes work unless a shard or a calibration is worth to be kept. */
+void hd_quantize_drop_work(const hd_quantize *q);
 /* Gives the result its name and removes the notes. */
 hd_status hd_quantize_end_work(hd_quantize *q, hd_error *err);
 

@@ -125,6 +125,20 @@ static hd_status name_conversions(hd_quantize *q, hd_error *err)
     return HD_OK;
 }
 
+/* Engines want input scales of all NVFP4 matrices or of none. */
+static hd_status check_inputs(const hd_quantize *q, hd_error *err)
+{
+    for (int64_t i = 0; i < q->source.used; i++) {
+        const hd_scanned *const m = &q->source.items[i].what;
+        bool const              has = m->input_scale != NULL;
+        if (m->format != HD_FMT_NVFP4 || has == (q->opt.engine != NULL)) continue;
+        HD_FAIL(err, HD_ERR_INVALID, "matrix %s is NVFP4 already and has %s input_scale: %s",
+                m->name, has ? "an" : "no",
+                has ? "the others need calibration" : "with calibration the others would have one");
+    }
+    return HD_OK;
+}
+
 static hd_status choose(hd_quantize *q, hd_error *err)
 {
     for (int64_t i = 0; i < q->source.used; i++)
@@ -132,6 +146,7 @@ static hd_status choose(hd_quantize *q, hd_error *err)
     if (q->n_conversions == 0)
         HD_FAIL(err, HD_ERR_INVALID, "%s: nothing to convert (%s)", q->opt.source,
                 q->source.survey.family);
+    HD_TRY(check_inputs(q, err));
     HD_TRY(name_conversions(q, err));
     find_partners(q);
     return HD_OK;

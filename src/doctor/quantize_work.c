@@ -141,6 +141,7 @@ static hd_status take_up(hd_quantize *q, hd_error *err)
                               : check_note(q, &note, err);
     hd_buffer_free(&note);
     HD_TRY(s);
+    q->is_begun = true;
     HD_TRY(hd_folder_make(q->model, err));
     return each_file(q, q->model, remove_unfinished, err);
 }
@@ -223,6 +224,17 @@ static hd_status remove_note(const hd_quantize *q, const char *name, hd_error *e
     char path[HD_MAX_PATH];
     HD_TRY(hd_quantize_path(path, q->work, name, err));
     return hd_file_remove(path, err);
+}
+
+void hd_quantize_drop_work(const hd_quantize *q)
+{
+    char         path[HD_MAX_PATH];
+    hd_file_kind found = HD_FILE_OTHER;
+    if (!q->is_begun || hd_file_remove(q->model, NULL) != HD_OK) return; /* it is not empty */
+    if (hd_quantize_path(path, q->work, HD_CALIBRATION_FILE, NULL) != HD_OK) return;
+    if (hd_file_look(&found, path, NULL) != HD_OK || found != HD_FILE_NONE) return;
+    (void)each_file(q, q->work, remove_note, NULL);
+    (void)hd_file_remove(q->work, NULL);
 }
 
 hd_status hd_quantize_end_work(hd_quantize *q, hd_error *err)
