@@ -105,17 +105,20 @@ static bool is_zero(const uint8_t *codes)
     return any == 0;
 }
 
+static float element_of(const uint8_t *codes, int i)
+{
+    return hd_e2m1_to_f32((unsigned)codes[i / 2] >> (i % 2 ? 4 : 0));
+}
+
 /* Rounds a block whose own scale is below the smallest one; returns whether a weight changed. */
 static bool round_block(const uint8_t *codes, double from, double to, uint8_t *out)
 {
     float   x[BLOCK];
     uint8_t rounded[BLOCK / 2];
     bool    is_other = false;
-    for (int i = 0; i < BLOCK; i++)
-        x[i] = hd_e2m1_to_f32(codes[i / 2] >> (i % 2 ? 4 : 0)) * (float)(from / to);
+    for (int i = 0; i < BLOCK; i++) x[i] = element_of(codes, i) * (float)(from / to);
     encode_block(x, 1, rounded);
-    for (int i = 0; i < BLOCK; i++)
-        is_other = is_other || hd_e2m1_to_f32(rounded[i / 2] >> (i % 2 ? 4 : 0)) != x[i];
+    for (int i = 0; i < BLOCK; i++) is_other = is_other || element_of(rounded, i) != x[i];
     memcpy(out, rounded, sizeof rounded);
     return is_other;
 }
