@@ -413,7 +413,8 @@ static size_t count_sets(const hd_kernel *k, size_t bytes)
 static void bench(const place_to_run *p, const bench_case *c, const bench_options *b)
 {
     static operand_set     sets[MAX_SETS];
-    const hd_kernel *const k = hd_kernel_select(c->op, &c->args, b->isa);
+    hd_kernel_choice const families = hd_kernel_choice_of(b->isa);
+    const hd_kernel *const k = hd_kernel_select(&families, c->op, &c->args);
     uint64_t               rng = 1;
     double                 limit = p->limit;
     if (!k) {

@@ -89,6 +89,7 @@ static int32_t n_scratch(const hd_engine *e)
 static hd_status describe_model(hd_engine *e, hd_error *err)
 {
     hd_model *const m = &e->model;
+    e->choice = hd_kernel_choice_of(e->options.isa);
     *m = (hd_model){.config = e->weights->config, .weights = e->weights, .act = e->options.act};
     e->max_rows = e->options.chunk + e->options.n_sessions - 1;
     m->shape = (hd_cache_shape){.n_seq = e->options.n_sessions + n_scratch(e),

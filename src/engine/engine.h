@@ -55,18 +55,19 @@ struct hd_session {
 #define HD_IO_BYTES 65536
 
 struct hd_engine {
-    hd_options     options; /* defaults filled in */
-    hd_log         log;
-    hd_checkpoint *checkpoint;
-    hd_weights    *weights;
-    hd_tokenizer  *tokenizer;
-    hd_device     *device; /* owned; NULL: kernels run on the host */
-    hd_team       *team;   /* owned; NULL on an accelerator        */
-    hd_stream     *stream; /* the one of either                    */
-    hd_model       model;
-    hd_pass        pass;
-    hd_arena       tables, kv, act, placed; /* bases owned: device memory, where there is one;
-                                               placed: the weights there */
+    hd_options       options; /* defaults filled in */
+    hd_kernel_choice choice;  /* of the plans; at first options.isa for every op */
+    hd_log           log;
+    hd_checkpoint   *checkpoint;
+    hd_weights      *weights;
+    hd_tokenizer    *tokenizer;
+    hd_device       *device; /* owned; NULL: kernels run on the host */
+    hd_team         *team;   /* owned; NULL on an accelerator        */
+    hd_stream       *stream; /* the one of either                    */
+    hd_model         model;
+    hd_pass          pass;
+    hd_arena         tables, kv, act, placed; /* bases owned: device memory, where there is one;
+                                                 placed: the weights there */
     int32_t         max_rows; /* of a pass: a chunk of one sequence and a row of every other      */
     int32_t        *ids;    /* [5, max_rows] owned: what the next pass reads, before it goes over */
     float          *logits; /* [max_rows, n_vocab] what the last pass left, for the host to read */
@@ -124,6 +125,10 @@ hd_status hd_engine_record_plans(hd_engine *e, hd_error *err);
  * returns  HD_ERR_NUMERIC naming layer, step and place of the first number that is none; HD_OK
  *          when there is no such number */
 hd_status hd_engine_find_nan(hd_engine *e, const hd_pass_row *rows, int32_t n, hd_error *err);
+/* Replaces what plans choose kernels from, and forgets those that are bound; of the same place,
+ * host or accelerator, as options.isa.  Whether every step finds a kernel shows when a plan is
+ * bound. */
+void hd_engine_choose(hd_engine *e, const hd_kernel_choice *choice);
 
 /* ---- memory ---- */
 

@@ -14,7 +14,7 @@ typedef struct plan_size {
 /* Fills a plan; run twice over the same code, first to measure. */
 static void fill_plan(hd_engine *e, hd_plan_slot *slot, hd_arena *act)
 {
-    hd_plan_begin(&slot->plan, act, &slot->meta, hd_model_max_steps(&e->model), e->options.isa);
+    hd_plan_begin(&slot->plan, act, &slot->meta, hd_model_max_steps(&e->model), &e->choice);
     if (slot->is_mtp)
         hd_model_plan_mtp(&slot->plan, &e->model, &e->pass, slot->t);
     else
@@ -206,6 +206,16 @@ hd_status hd_engine_plan(hd_engine *e, const hd_pass_run *run, const hd_plan **o
     HD_TRY(prepare_plan(e, (plan_size){run->n, count_wanted(&rows), run->is_mtp}, &slot, err));
     *out = &slot->plan;
     return HD_OK;
+}
+
+void hd_engine_choose(hd_engine *e, const hd_kernel_choice *choice)
+{
+    e->choice = *choice;
+    for (int i = 0; i < HD_N_PLANS; i++) {
+        e->plans[i].t = 0;
+        hd_graph_free(e->plans[i].graph);
+        e->plans[i].graph = NULL;
+    }
 }
 
 /* ---- recording ---- */

@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-void hd_plan_begin(hd_plan *p, hd_arena *act, hd_arena *meta, int32_t cap, uint32_t isa)
+void hd_plan_begin(hd_plan *p, hd_arena *act, hd_arena *meta, int32_t cap,
+                   const hd_kernel_choice *choice)
 {
-    *p = (hd_plan){.act = act, .meta = meta, .cap = cap, .isa = isa, .layer = HD_LAYER_NONE};
+    *p = (hd_plan){.act = act, .meta = meta, .cap = cap, .choice = choice, .layer = HD_LAYER_NONE};
     p->steps = hd_arena_alloc(meta, (size_t)cap * sizeof *p->steps);
 }
 
@@ -22,7 +23,7 @@ static void refuse_step(hd_plan *p, const hd_step *step, const hd_op *op, const 
 void hd_plan_add(hd_plan *p, const char *label, const hd_op *op, const void *args)
 {
     if (p->error.code != HD_OK) return;
-    const hd_kernel *const k = hd_kernel_select(op, args, p->isa);
+    const hd_kernel *const k = hd_kernel_select(p->choice, op, args);
     hd_step const          step = {k, hd_arena_alloc(p->meta, op->args_bytes), label, p->layer};
     if (!k) {
         refuse_step(p, &step, op, args);

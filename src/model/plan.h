@@ -23,17 +23,18 @@ typedef struct hd_step {
 } hd_step;
 
 typedef struct hd_plan {
-    hd_arena *act;   /* activations: memory the kernels touch      */
-    hd_arena *meta;  /* host memory for steps and copies of args   */
-    hd_step  *steps; /* [n] NULL while measuring                   */
-    int32_t   n, cap;
-    uint32_t  isa;   /* kernel families this plan may use */
-    int32_t   layer; /* stamped on the steps added next   */
-    hd_error  error; /* sticky: the first failure wins, later adds do nothing */
+    hd_arena               *act;   /* activations: memory the kernels touch      */
+    hd_arena               *meta;  /* host memory for steps and copies of args   */
+    hd_step                *steps; /* [n] NULL while measuring                   */
+    int32_t                 n, cap;
+    const hd_kernel_choice *choice; /* borrowed: which kernels this plan may use */
+    int32_t                 layer;  /* stamped on the steps added next   */
+    hd_error                error;  /* sticky: the first failure wins, later adds do nothing */
 } hd_plan;
 
 /* Starts a plan of at most `cap` steps, taken from `meta` unless it measures. */
-void hd_plan_begin(hd_plan *p, hd_arena *act, hd_arena *meta, int32_t cap, uint32_t isa);
+void hd_plan_begin(hd_plan *p, hd_arena *act, hd_arena *meta, int32_t cap,
+                   const hd_kernel_choice *choice);
 
 /* Appends one call, type-checked: HD_ADD(p, "attn_norm", rmsnorm, .x = ..., .t = ...) */
 #define HD_ADD(plan, label, op, ...) \

@@ -66,17 +66,36 @@ typedef struct hd_kernel {
 #undef OP
 #undef KERNEL
 
+/* Ops there are: one for each OP line. */
+enum {
+    HD_N_OPS = 0
+#define OP(op) +1
+#define KERNEL(op, impl, isa)
+#include "ops/kernels.def"
+#undef OP
+#undef KERNEL
+};
+
 extern const hd_kernel    hd_kernels[];
 extern const int32_t      hd_n_kernels;
-extern const hd_op *const hd_ops[];
-extern const int32_t      hd_n_ops;
+extern const hd_op *const hd_ops[HD_N_OPS];
+int32_t                   hd_op_place(const hd_op *op); /* in hd_ops */
 
 /* The limit that `args` break, also that no dimension is negative; NULL: none.  While one is broken
  * describe() may not be asked. */
 const char *hd_op_broken_limit(const hd_op *op, const void *args);
-/* The first kernel of `op` in table order whose family is in `isa_mask` and which supports
- * `args`; NULL when there is none, or when args break a limit of the op. */
-const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask);
+/* What kernels are chosen from: a table of them, and the families that may run each op. */
+typedef struct hd_kernel_choice {
+    const hd_kernel *kernels; /* [n] as hd_kernels; borrowed */
+    int32_t          n;
+    uint32_t         isa[HD_N_OPS]; /* by the op's place in hd_ops */
+} hd_kernel_choice;
+
+/* This build's kernels, the same families for every op. */
+hd_kernel_choice hd_kernel_choice_of(uint32_t isa_mask);
+/* The first kernel of `op` in table order whose family may run it and which supports `args`;
+ * NULL when there is none, or when args break a limit of the op. */
+const hd_kernel *hd_kernel_select(const hd_kernel_choice *c, const hd_op *op, const void *args);
 
 /* Mask of the families that have a kernel in the table. */
 uint32_t hd_kernel_families(void);

@@ -7,7 +7,7 @@
 
 uint32_t hd_ops_families(void) { return (hd_cpu_isa() | hd_device_isa()) & hd_kernel_families(); }
 
-int32_t hd_ops_count(void) { return hd_n_ops; }
+int32_t hd_ops_count(void) { return HD_N_OPS; }
 
 const char *hd_ops_name(int32_t i) { return hd_ops[i]->name; }
 
@@ -20,7 +20,7 @@ int32_t hd_ops_describe(const hd_kernel *k, const void *args, hd_operand *out)
 
 static const hd_op *find_op(const char *name)
 {
-    for (int32_t i = 0; i < hd_n_ops; i++)
+    for (int32_t i = 0; i < HD_N_OPS; i++)
         if (strcmp(hd_ops[i]->name, name) == 0) return hd_ops[i];
     return NULL;
 }
@@ -63,7 +63,8 @@ hd_status hd_ops_choose(const hd_kernel **out, const char *op, const void *args,
     HD_TRY(check_families(isa, err));
     const char *const limit = hd_op_broken_limit(found, args);
     if (limit) HD_FAIL(err, HD_ERR_INVALID, "%s: its arguments must have %s", op, limit);
-    const hd_kernel *const k = hd_kernel_select(found, args, isa);
+    hd_kernel_choice const choice = hd_kernel_choice_of(isa);
+    const hd_kernel *const k = hd_kernel_select(&choice, found, args);
     if (!k) {
         char shapes[256];
         print_shapes(found, args, shapes, sizeof shapes);

@@ -12,14 +12,13 @@ const hd_kernel hd_kernels[] = {
 };
 const int32_t hd_n_kernels = (int32_t)(sizeof hd_kernels / sizeof hd_kernels[0]);
 
-const hd_op *const hd_ops[] = {
+const hd_op *const hd_ops[HD_N_OPS] = {
 #define OP(op) &hd_op_##op,
 #define KERNEL(op, impl, isa)
 #include "ops/kernels.def"
 #undef OP
 #undef KERNEL
 };
-const int32_t hd_n_ops = (int32_t)(sizeof hd_ops / sizeof hd_ops[0]);
 
 const char *hd_op_broken_limit(const hd_op *op, const void *args)
 {
@@ -33,12 +32,27 @@ const char *hd_op_broken_limit(const hd_op *op, const void *args)
     return NULL;
 }
 
-const hd_kernel *hd_kernel_select(const hd_op *op, const void *args, uint32_t isa_mask)
+int32_t hd_op_place(const hd_op *op)
+{
+    int32_t i = 0;
+    while (hd_ops[i] != op) i++;
+    return i;
+}
+
+hd_kernel_choice hd_kernel_choice_of(uint32_t isa_mask)
+{
+    hd_kernel_choice c = {.kernels = hd_kernels, .n = hd_n_kernels};
+    for (int32_t i = 0; i < HD_N_OPS; i++) c.isa[i] = isa_mask;
+    return c;
+}
+
+const hd_kernel *hd_kernel_select(const hd_kernel_choice *c, const hd_op *op, const void *args)
 {
     if (hd_op_broken_limit(op, args)) return NULL;
-    for (int32_t i = 0; i < hd_n_kernels; i++) {
-        const hd_kernel *const k = &hd_kernels[i];
-        if (k->op == op && (k->isa & isa_mask) && k->supports(args)) return k;
+    uint32_t const isa = c->isa[hd_op_place(op)];
+    for (int32_t i = 0; i < c->n; i++) {
+        const hd_kernel *const k = &c->kernels[i];
+        if (k->op == op && (k->isa & isa) && k->supports(args)) return k;
     }
     return NULL;
 }

@@ -18,7 +18,8 @@ static const char *choose(int32_t op, int32_t index, uint32_t mask)
     void *const     args = hd_memory_alloc(hd_ops[op]->args_bytes);
     if (!args) return "no memory";
     test_all_cases[op]->make(&c, args);
-    const hd_kernel *const k = hd_kernel_select(hd_ops[op], args, mask);
+    hd_kernel_choice const families = hd_kernel_choice_of(mask);
+    const hd_kernel *const k = hd_kernel_select(&families, hd_ops[op], args);
     hd_memory_free(args);
     return k ? k->name : "none";
 }
@@ -33,7 +34,7 @@ static void print_line(int32_t op, int32_t index, uint32_t mask, hd_buffer *out)
 
 void test_dispatch_print(uint32_t isa, hd_buffer *out)
 {
-    for (int32_t op = 0; op < hd_n_ops; op++)
+    for (int32_t op = 0; op < HD_N_OPS; op++)
         for (size_t m = 0; m < N_MASKS; m++)
             for (int32_t i = 0; i < TEST_MODEL_CASES; i++)
                 if ((masks[m] & ~isa) == 0) print_line(op, i, masks[m], out);

@@ -152,7 +152,7 @@ int main(int argc, char **argv)
     if (o.is_list) return list_kernels(&o);
     if (o.dispatch) return print_dispatch(o.dispatch);
     tally sum = {0};
-    for (int32_t i = 0; i < hd_n_ops; i++)
+    for (int32_t i = 0; i < HD_N_OPS; i++)
         if (is_wanted(&o, hd_ops[i])) test_op(&o, i, &sum);
     if (!o.op) test_the_rest(&o, &sum);
     report_left_out(&o);

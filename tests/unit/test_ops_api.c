@@ -22,7 +22,7 @@ static hd_status choose(const char *op, const void *args, size_t bytes, hd_error
 static void every_op_is_there_by_name(void **state)
 {
     (void)state;
-    assert_int_equal(hd_ops_count(), hd_n_ops);
+    assert_int_equal(hd_ops_count(), HD_N_OPS);
     for (int32_t i = 0; i < hd_ops_count(); i++) {
         char     args[LONGEST_ARGS + 1] = {0};
         hd_error err = {0};

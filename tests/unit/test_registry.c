@@ -19,7 +19,7 @@ static bool starts_with(const char *text, const char *start)
 static void every_op_ends_with_its_reference(void **state)
 {
     (void)state;
-    for (int32_t i = 0; i < hd_n_ops; i++) {
+    for (int32_t i = 0; i < HD_N_OPS; i++) {
         const hd_kernel *last = NULL;
         for (int32_t k = 0; k < hd_n_kernels; k++)
             if (hd_kernels[k].op == hd_ops[i]) last = &hd_kernels[k];
@@ -42,13 +42,13 @@ static void kernels_are_in_order(void **state)
         assert_int_equal(now->isa & (now->isa - 1), 0); /* one family */
         if (before && before->op == now->op) assert_true(before->isa >= now->isa);
     }
-    assert_int_equal(op, hd_n_ops - 1);
+    assert_int_equal(op, HD_N_OPS - 1);
 }
 
 static void op_names_are_unique(void **state)
 {
     (void)state;
-    for (int32_t i = 0; i < hd_n_ops; i++)
+    for (int32_t i = 0; i < HD_N_OPS; i++)
         for (int32_t j = 0; j < i; j++) assert_string_not_equal(hd_ops[i]->name, hd_ops[j]->name);
 }
 
@@ -56,7 +56,7 @@ static void op_names_are_unique(void **state)
 static void descriptions_fit_their_structs(void **state)
 {
     (void)state;
-    for (int32_t i = 0; i < hd_n_ops; i++) {
+    for (int32_t i = 0; i < HD_N_OPS; i++) {
         char          args[512] = {0};
         hd_operand    o[HD_MAX_OPERANDS];
         int32_t const n = hd_ops[i]->describe(args, o);
@@ -110,13 +110,34 @@ static void selects_inside_the_mask(void **state)
 {
     (void)state;
     hd_rmsnorm_args const a = {.t = 1, .d = 256, .eps = 1e-6f};
-    assert_null(hd_kernel_select(&hd_op_rmsnorm, &a, 0));
-    const hd_kernel *const ref = hd_kernel_select(&hd_op_rmsnorm, &a, HD_ISA_REF);
+    hd_kernel_choice      c = hd_kernel_choice_of(0);
+    assert_null(hd_kernel_select(&c, &hd_op_rmsnorm, &a));
+    c = hd_kernel_choice_of(HD_ISA_REF);
+    const hd_kernel *const ref = hd_kernel_select(&c, &hd_op_rmsnorm, &a);
     assert_string_equal(ref->name, "rmsnorm_ref");
-    const hd_kernel *const best = hd_kernel_select(&hd_op_rmsnorm, &a, hd_cpu_isa());
+    c = hd_kernel_choice_of(hd_cpu_isa());
+    const hd_kernel *const best = hd_kernel_select(&c, &hd_op_rmsnorm, &a);
     assert_non_null(best);
     assert_true(best->isa >= ref->isa);
     assert_ptr_equal(best->op, &hd_op_rmsnorm);
+}
+
+static void each_op_has_its_own_families(void **state)
+{
+    (void)state;
+    hd_rmsnorm_args const a = {.t = 1, .d = 256, .eps = 1e-6f};
+    hd_kernel_choice      c = hd_kernel_choice_of(HD_ISA_REF);
+    int32_t const         place = hd_op_place(&hd_op_rmsnorm);
+    assert_ptr_equal(hd_ops[place], &hd_op_rmsnorm);
+    c.isa[place] = 0;
+    assert_null(hd_kernel_select(&c, &hd_op_rmsnorm, &a));
+    c.isa[place] = HD_ISA_REF;
+    c.isa[(place + 1) % HD_N_OPS] = 0;
+    assert_string_equal(hd_kernel_select(&c, &hd_op_rmsnorm, &a)->name, "rmsnorm_ref");
+    hd_kernel const own = {&hd_op_rmsnorm, "own", HD_ISA_REF, hd_rmsnorm_ref_supports, NULL};
+    c.kernels = &own;
+    c.n = 1;
+    assert_ptr_equal(hd_kernel_select(&c, &hd_op_rmsnorm, &a), &own);
 }
 
 static void parses_families(void **state)
@@ -159,6 +180,7 @@ int main(void)
         cmocka_unit_test(counts_operands),
         cmocka_unit_test(describes_lists_of_matrices),
         cmocka_unit_test(selects_inside_the_mask),
+        cmocka_unit_test(each_op_has_its_own_families),
         cmocka_unit_test(parses_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
