@@ -42,17 +42,6 @@ static bool is_dump(const char *path)
     return n > m && strcmp(path + n - m, ".safetensors") == 0;
 }
 
-/* B runs as A does where it is not told otherwise. */
-static void complete_second(compare_job *j)
-{
-    const hd_model_options given = j->b;
-    j->b = j->a;
-    if (given.model) j->b.model = given.model;
-    if (given.act >= 0) j->b.act = given.act;
-    if (given.kv >= 0) j->b.kv = given.kv;
-    if (given.isa) j->b.isa = given.isa;
-}
-
 static int check_sides(const compare_job *j)
 {
     bool const is_a = is_dump(j->a.model), is_b = is_dump(j->b.model);
@@ -77,7 +66,7 @@ static int read_arguments(compare_job *j, int argc, char **argv)
                              {.name = "--all", .flag = &j->is_whole},
                              {.name = "--json", .flag = &j->is_json},
                              {.name = NULL}};
-    j->b.act = j->b.kv = -1;
+    hd_model_options_clear_second(&j->b);
     hd_model_options_list(&j->a, model);
     hd_model_options_list_second(&j->b, second);
     hd_prompt_ids_list(&j->prompt, question, template);
@@ -88,7 +77,7 @@ static int read_arguments(compare_job *j, int argc, char **argv)
                           .second = &j->b.model};
     int const        status = hd_options_read(&c, argc, argv);
     if (status >= 0) return status;
-    complete_second(j);
+    hd_model_options_complete(&j->b, &j->a); /* B runs as A does where it is not told otherwise */
     return check_sides(j);
 }
 

@@ -24,14 +24,41 @@ void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS
     for (int i = 0; i < HD_N_MODEL_OPTIONS; i++) out[i] = list[i];
 }
 
+static void list_second(hd_model_options *m, const char *const names[3],
+                        hd_option out[HD_N_SECOND_OPTIONS])
+{
+    out[0] = (hd_option){.name = names[0], .choice = &m->act, .choices = acts};
+    out[1] = (hd_option){.name = names[1], .choice = &m->kv, .choices = kvs};
+    out[2] = (hd_option){.name = names[2], .isa = &m->isa};
+    out[3] = (hd_option){.name = NULL};
+}
+
 void hd_model_options_list_second(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS])
 {
-    hd_option const list[HD_N_SECOND_OPTIONS] = {
-        {.name = "--act-b", .choice = &m->act, .choices = acts},
-        {.name = "--kv-b", .choice = &m->kv, .choices = kvs},
-        {.name = "--isa-b", .isa = &m->isa},
-        {.name = NULL}};
-    for (int i = 0; i < HD_N_SECOND_OPTIONS; i++) out[i] = list[i];
+    static const char *const names[] = {"--act-b", "--kv-b", "--isa-b"};
+    list_second(m, names, out);
+}
+
+void hd_model_options_list_setting(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS])
+{
+    static const char *const names[] = {"act", "kv", "isa"};
+    list_second(m, names, out);
+}
+
+void hd_model_options_clear_second(hd_model_options *m)
+{
+    m->act = m->kv = -1;
+    m->isa = 0;
+}
+
+void hd_model_options_complete(hd_model_options *m, const hd_model_options *first)
+{
+    const hd_model_options given = *m;
+    *m = *first;
+    if (given.model) m->model = given.model;
+    if (given.act >= 0) m->act = given.act;
+    if (given.kv >= 0) m->kv = given.kv;
+    if (given.isa) m->isa = given.isa;
 }
 
 void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS])

@@ -36,10 +36,15 @@ typedef struct hd_model_options {
 
 #define HD_N_MODEL_OPTIONS 8 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
-/* The same for the second of two runs: --act-b, --kv-b, --isa-b; what is not given stays as it is
- * in *m, so that it can be made of the first run's. */
+/* The same for the second of two runs: --act-b, --kv-b, --isa-b. */
 #define HD_N_SECOND_OPTIONS 4
 void hd_model_options_list_second(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS]);
+/* The same without dashes, for hd_option.settings. */
+void hd_model_options_list_setting(hd_model_options *m, hd_option out[HD_N_SECOND_OPTIONS]);
+/* Nothing of them is given yet. */
+void hd_model_options_clear_second(hd_model_options *m);
+/* What was not given, and everything else, is as in `first`. */
+void hd_model_options_complete(hd_model_options *m, const hd_model_options *first);
 /* The sizes, for verbs where the user chooses them. */
 #define HD_N_SIZE_OPTIONS 3
 void hd_model_options_list_sizes(hd_model_options *m, hd_option out[HD_N_SIZE_OPTIONS]);

@@ -127,6 +127,34 @@ static int read_text(const hd_command *c, const hd_option *o, const char *value)
     return READ_ON;
 }
 
+static const hd_option *find_in(const hd_option *list, const char *name, size_t bytes)
+{
+    for (const hd_option *o = list; o->name; o++)
+        if (strlen(o->name) == bytes && memcmp(o->name, name, bytes) == 0) return o;
+    return NULL;
+}
+
+static int read_value(const hd_command *c, const hd_option *o, const char *value);
+
+static int read_settings(const hd_command *c, const hd_option *o, const char *value)
+{
+    int status = READ_ON;
+    for (const char *p = value; status == READ_ON; p++) {
+        char                   word[64];
+        size_t const           bytes = strcspn(p, ","), name = strcspn(p, "=,");
+        const hd_option *const s = find_in(o->settings, p, name);
+        if (!s || p[name] != '=' || bytes >= sizeof word)
+            return hd_cli_misuse(c->verb, "%s '%s': wanted NAME=VALUE,... of %s, %s and %s",
+                                 o->name, value, o->settings[0].name, o->settings[1].name,
+                                 o->settings[2].name);
+        snprintf(word, sizeof word, "%.*s", (int)(bytes - name - 1), p + name + 1);
+        status = read_value(c, s, word);
+        p += bytes;
+        if (!*p) break;
+    }
+    return status;
+}
+
 static int read_value(const hd_command *c, const hd_option *o, const char *value)
 {
     if (o->number) return read_number(c, o, value);
@@ -136,6 +164,7 @@ static int read_value(const hd_command *c, const hd_option *o, const char *value
     if (o->choice) return read_choice(c, o, value);
     if (o->ids) return read_id(c, o, value);
     if (o->biases) return read_bias(c, o, value);
+    if (o->settings) return read_settings(c, o, value);
     return read_text(c, o, value);
 }
 
@@ -143,9 +172,10 @@ static int read_value(const hd_command *c, const hd_option *o, const char *value
 static const hd_option *find_option(const hd_command *c, const char *arg, size_t bytes)
 {
     size_t const n_lists = sizeof c->options / sizeof c->options[0];
-    for (size_t i = 0; i < n_lists && c->options[i]; i++)
-        for (const hd_option *o = c->options[i]; o->name; o++)
-            if (strlen(o->name) == bytes && memcmp(o->name, arg, bytes) == 0) return o;
+    for (size_t i = 0; i < n_lists && c->options[i]; i++) {
+        const hd_option *const o = find_in(c->options[i], arg, bytes);
+        if (o) return o;
+    }
     return NULL;
 }
 

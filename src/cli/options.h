@@ -43,7 +43,9 @@ typedef struct hd_option {
     uint32_t          *isa;     /* mask of kernel families */
     int               *choice;  /* index of a word of choices */
     const char *const *choices; /* ends with NULL */
-    double             least, most;
+    /* NAME=VALUE,...: options that have no dashes, the last one without a name */
+    const struct hd_option *settings;
+    double                  least, most;
 } hd_option;
 
 typedef struct hd_command {
