@@ -243,7 +243,7 @@ typedef struct hd_options {
     int32_t         marks;      /* page edges that a session can go back to; 0: 4; -1: none */
     bool            has_mtp;    /* also bind the MTP block, where the model has one       */
     bool            is_trusted; /* loaded before without this: block scales are not read  */
-    uint32_t        isa;        /* mask of kernel families; 0: this machine's, not AVX-512 */
+    uint32_t        isa;        /* mask of kernel families; 0: all of this machine's CPU    */
     int32_t         n_threads;  /* that share a pass; 0: all processors this process may use */
     hd_log_fn      *log;        /* NULL: silent                                           */
     hd_progress_fn *progress;   /* NULL: none                                             */

@@ -31,8 +31,6 @@ uint32_t hd_cpu_isa(void)
     return mask;
 }
 
-uint32_t hd_cpu_isa_default(void) { return hd_cpu_isa() & ~HD_ISA_UNPROVEN; }
-
 int32_t hd_cpu_count(void)
 {
     cpu_set_t set;

@@ -14,13 +14,8 @@ HD_BEGIN_C
 #define HD_ISA_HOST   (HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512)
 #define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90)
 
-/* Compared with the references by emulation only so far: chosen when asked for by name. */
-#define HD_ISA_UNPROVEN HD_ISA_AVX512
-
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);
-/* Those of them that run when nobody chooses. */
-uint32_t hd_cpu_isa_default(void);
 
 /* Processors that this process may use; at least 1. */
 int32_t hd_cpu_count(void);

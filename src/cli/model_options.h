@@ -25,7 +25,7 @@ typedef struct hd_model_options {
     "  --act MODE        roundings of activations: exact, official, nvfp4, or default, which\n" \
     "                    is what the checkpoint was made for\n"                                 \
     "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
-    "  --isa LIST        kernel families: ref, avx2, avx512, or all; default: all but avx512\n" \
+    "  --isa LIST        kernel families: ref, avx2, avx512, or all; default: all\n"            \
     "  --threads N       threads that share a pass; default: all processors\n"                  \
     "  --trust           do not check the block scales of the weights, which reads them all\n"  \
     "  --quiet           nothing on standard error but errors\n"                                \

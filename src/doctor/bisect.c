@@ -269,7 +269,7 @@ static hd_status find_culprits(hd_bisect *b, hd_error *err)
 
 static hd_status check_places(hd_bisect *b, hd_error *err)
 {
-    uint32_t const given = hd_cpu_isa_default();
+    uint32_t const given = hd_cpu_isa();
     if (!b->opt.good.isa) b->opt.good.isa = given;
     if (!b->opt.bad.isa) b->opt.bad.isa = given;
     uint32_t const both = b->opt.good.isa | b->opt.bad.isa;

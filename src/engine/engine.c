@@ -52,7 +52,7 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
         HD_FAIL(err, HD_ERR_INVALID, "%d threads: wanted 1 .. %d, or 0 for all", o->n_threads,
                 HD_MAX_THREADS);
     if (!o->n_threads) o->n_threads = hd_cpu_count();
-    if (!o->isa) o->isa = hd_cpu_isa_default();
+    if (!o->isa) o->isa = hd_cpu_isa();
     HD_TRY(check_isa(o->isa, err));
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;

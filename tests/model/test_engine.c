@@ -11,6 +11,7 @@
 
 #include "../support/fail_each.h"
 #include "../support/golden.h"
+#include "base/cpu.h"
 
 #define DEMO     "models/demo"
 #define N_VOCAB  2048
@@ -92,6 +93,7 @@ static void test_info(void **state)
     hd_engine_info_get(shared, &i);
     assert_string_equal(i.family, "NVFP4 x 412, BF16 x 9");
     assert_int_equal(i.act, HD_ACT_NVFP4);
+    assert_int_equal(i.isa, hd_cpu_isa()); /* nobody chose: all that the machine has */
     assert_int_equal(i.n_layers, 6);
     assert_int_equal(i.n_vocab, N_VOCAB);
     assert_int_equal(i.max_tokens, MOST);
