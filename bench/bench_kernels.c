@@ -86,6 +86,16 @@ static bench_case experts(const char *label, const hd_op *op, int32_t t, int32_t
     return (bench_case){label, op, {.grouped = a}};
 }
 
+/* The same of activations that are codes too. */
+static bench_case coded(bench_case c)
+{
+    if (strncmp(c.op->name, "gemm", 4) == 0)
+        c.args.gemm.has_codes = true;
+    else
+        c.args.grouped.has_codes = true;
+    return c;
+}
+
 static bench_case attention(const char *label, int32_t t, int32_t context, int32_t group, int32_t k)
 {
     hd_row_layout const       row = {HD_ROW_FP8, HEAD, 64, 64};
@@ -118,6 +128,7 @@ static int32_t list_cases(const bench_options *o, bench_case *out)
         {.hc_pre = {.t = t, .m = STREAMS, .d = D, .iters = 20, .eps = 1e-6f, .hc_eps = 1e-6f}}};
     out[n++] = (bench_case){"hc_post", &hd_op_hc_post, {.hc_post = {.t = t, .m = STREAMS, .d = D}}};
     out[n++] = gemm("square", &hd_op_gemm_nvfp4, t, D, D, 1);
+    out[n++] = coded(gemm("square", &hd_op_gemm_nvfp4, t, D, D, 1));
     out[n++] = gemm("square", &hd_op_gemm_mxfp4, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_fp8, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_bf16, t, D, D, 1);
@@ -136,6 +147,8 @@ static int32_t list_cases(const bench_options *o, bench_case *out)
                      {.router = {.t = t, .s = USED, .e = EXPERTS, .vocab = 1, .scale = 1.5f}}};
     out[n++] = experts("w1", &hd_op_grouped_gemm_nvfp4, t, 1, INNER, D);
     out[n++] = experts("w2", &hd_op_grouped_gemm_nvfp4, t, USED, D, INNER);
+    out[n++] = coded(experts("w1", &hd_op_grouped_gemm_nvfp4, t, USED, INNER, D));
+    out[n++] = coded(experts("w2", &hd_op_grouped_gemm_nvfp4, t, USED, D, INNER));
     out[n++] = experts("w1", &hd_op_grouped_gemm_mxfp4, t, 1, INNER, D);
     out[n++] = experts("w2", &hd_op_grouped_gemm_mxfp4, t, USED, D, INNER);
     out[n++] = (bench_case){"index_score",
@@ -181,9 +194,10 @@ static void fill(const hd_operand *o, const bench_options *b, void *data, uint64
         else if (o->dtype == HD_BF16)
             ((uint16_t *)data)[i] = (uint16_t)(0x3F00 | (r & 0x80FF));
         else if (o->dtype == HD_U8)
-            ((uint8_t *)data)[i] = (uint8_t)(is_named(o, "sf")  ? 0x30 + r % 16
-                                             : is_named(o, "w") ? r
-                                                                : 0x30 + r % 8);
+            ((uint8_t *)data)[i] =
+                (uint8_t)(is_named(o, "sf")                            ? 0x30 + r % 16
+                          : is_named(o, "w") || is_named(o, "x_codes") ? r
+                                                                       : 0x30 + r % 8);
         else if (is_named(o, "pos"))
             ((int32_t *)data)[i] = b->context - 1;
         else if (is_named(o, "seq"))

@@ -227,7 +227,7 @@ flags="-Iinclude -Isrc -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only"
 for f in $(find include src -name '*.h' | sort); do
     case $f in include/*) name=${f#include/} ;; *) name=${f#src/} ;; esac
     case $f in
-    *_avx512.h) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl" ;;
+    *_avx512.h) isa="-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi" ;;
     src/ops/x86/*) isa="-mavx2 -mfma -mf16c -mbmi2" ;;
     *) isa= ;;
     esac

@@ -3,8 +3,8 @@
 #include "ops/hadamard.h"
 #include "ops/quant_fp8.h"
 #include "ops/quant_mxfp4.h"
-#include "ops/quant_nvfp4.h"
 #include "ops/rmsnorm.h"
+#include "quant/fp4.h"
 
 /* Blocks that the released code rounds activations and KV rows in. */
 #define ACT_BLOCK 128
@@ -17,7 +17,39 @@ static bool is_quantized(hd_format f)
 
 static int32_t n_groups(const hd_linear *l) { return l->groups ? l->groups : 1; }
 
-static const float *round_input(const hd_site *s, const hd_linear *l)
+static void *make_bytes(hd_plan *p, int64_t rows, int32_t n)
+{
+    return hd_arena_alloc(p->act, (size_t)rows * (size_t)n);
+}
+
+hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_nvfp4_args a)
+{
+    int64_t const rows = (int64_t)a.t * a.s;
+    a.y = hd_plan_room(s->p, rows, a.k);
+    a.saturated = hd_plan_room(s->p, rows, 1);
+    if (a.has_codes) {
+        a.codes = make_bytes(s->p, rows, a.k / 2);
+        a.sf = make_bytes(s->p, rows, a.k / HD_NVFP4_BLOCK);
+        a.g = hd_plan_room(s->p, rows, 1);
+    }
+    hd_plan_add(s->p, label, &hd_op_quant_nvfp4, &a);
+    return (hd_rows_in){a.y, a.has_codes, a.codes, a.sf, a.g};
+}
+
+bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const void *coded)
+{
+    return hd_kernel_select(s->p->choice, op, plain) != hd_kernel_select(s->p->choice, op, coded);
+}
+
+static bool wants_codes(const hd_site *s, const hd_gemm_args *a)
+{
+    hd_gemm_args coded = *a;
+    coded.has_codes = true;
+    return hd_codes_matter(s, &hd_op_gemm_nvfp4, a, &coded);
+}
+
+/* The input of the product a, whose dimensions are set. */
+static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gemm_args *a)
 {
     int32_t const k = n_groups(l) * l->w->k;
     if (s->m->act == HD_ACT_OFFICIAL && l->input == HD_INPUT_ROUNDED &&
@@ -25,31 +57,39 @@ static const float *round_input(const hd_site *s, const hd_linear *l)
         float *const y = hd_plan_room(s->p, l->t, k);
         HD_ADD(s->p, l->round_label, quant_fp8, .x = l->x, .y = y, .t = l->t, .k = k,
                .block = ACT_BLOCK);
-        return y;
+        return (hd_rows_in){.x = y};
     }
-    if (s->m->act == HD_ACT_NVFP4 && l->w->format == HD_FMT_NVFP4) {
-        float *const y = hd_plan_room(s->p, l->t, k);
-        HD_ADD(s->p, l->round_label, quant_nvfp4, .x = l->x, .scale = l->w->input_scale_at, .y = y,
-               .saturated = hd_plan_room(s->p, l->t, 1), .t = l->t, .s = 1, .k = k, .e = 1);
-        return y;
-    }
-    return l->x;
+    if (s->m->act == HD_ACT_NVFP4 && l->w->format == HD_FMT_NVFP4)
+        return hd_add_nvfp4_rounding(s, l->round_label,
+                                     (hd_quant_nvfp4_args){.x = l->x,
+                                                           .scale = l->w->input_scale_at,
+                                                           .t = l->t,
+                                                           .s = 1,
+                                                           .k = k,
+                                                           .e = 1,
+                                                           .has_codes = wants_codes(s, a)});
+    return (hd_rows_in){.x = l->x};
 }
 
 float *hd_add_linear(const hd_site *s, const hd_linear *l)
 {
-    const hd_matrix *const    w = l->w;
-    int32_t const             n = w->n / n_groups(l);
-    float *const              y = l->y ? l->y : hd_plan_room(s->p, l->t, w->n);
-    hd_gemm_args const        a = {.x = round_input(s, l),
-                                   .w = w->w,
-                                   .sf = w->sf,
-                                   .y = y,
-                                   .t = l->t,
-                                   .n = n,
-                                   .k = w->k,
-                                   .g = n_groups(l),
-                                   .w_scale = w->scale};
+    const hd_matrix *const w = l->w;
+    int32_t const          n = w->n / n_groups(l);
+    float *const           y = l->y ? l->y : hd_plan_room(s->p, l->t, w->n);
+    hd_gemm_args           a = {.w = w->w,
+                                .sf = w->sf,
+                                .y = y,
+                                .t = l->t,
+                                .n = n,
+                                .k = w->k,
+                                .g = n_groups(l),
+                                .w_scale = w->scale};
+    hd_rows_in const       in = round_input(s, l, &a);
+    a.x = in.x;
+    a.has_codes = in.has_codes;
+    a.x_codes = in.codes;
+    a.x_sf = in.sf;
+    a.x_scale = in.scale;
     static const hd_op *const ops[HD_N_FORMATS] = {
         [HD_FMT_F32] = &hd_op_gemm_f32,     [HD_FMT_BF16] = &hd_op_gemm_bf16,
         [HD_FMT_FP8] = &hd_op_gemm_fp8,     [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,

@@ -2,7 +2,6 @@
 #include "ops/grouped_gemm.h"
 #include "ops/moe_sum.h"
 #include "ops/quant_fp8.h"
-#include "ops/quant_nvfp4.h"
 #include "ops/router.h"
 #include "ops/swiglu.h"
 
@@ -39,23 +38,36 @@ typedef struct projection {
     int32_t           xs;
 } projection;
 
-static const float *round_slots(const hd_site *s, const projection *j, int32_t *xs)
+static bool wants_codes(const hd_site *s, const hd_grouped_gemm_args *a)
 {
-    int32_t const k = s->m->config->n_experts_used;
+    hd_grouped_gemm_args coded = *a;
+    coded.has_codes = true;
+    return hd_codes_matter(s, &hd_op_grouped_gemm_nvfp4, a, &coded);
+}
+
+/* The input of the product a, whose dimensions are set but for xs, which may change. */
+static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_gemm_args *a)
+{
+    int32_t const k = s->m->config->n_experts_used, from = j->xs;
     bool const    is_fp = j->w->format == HD_FMT_F32 || j->w->format == HD_FMT_BF16;
     if (s->m->act == HD_ACT_OFFICIAL && !is_fp) {
-        float *const y = hd_plan_room(s->p, (int64_t)s->t * *xs, j->w->k);
-        HD_ADD(s->p, j->round_label, quant_fp8, .x = j->x, .y = y, .t = s->t * *xs, .k = j->w->k,
+        float *const y = hd_plan_room(s->p, (int64_t)s->t * from, j->w->k);
+        HD_ADD(s->p, j->round_label, quant_fp8, .x = j->x, .y = y, .t = s->t * from, .k = j->w->k,
                .block = 128);
-        return y;
+        return (hd_rows_in){.x = y};
     }
-    if (s->m->act != HD_ACT_NVFP4 || j->w->format != HD_FMT_NVFP4) return j->x;
-    float *const y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->k);
-    HD_ADD(s->p, j->round_label, quant_nvfp4, .x = j->x, .ids = j->ids, .scale = j->w->input_scale,
-           .y = y, .saturated = hd_plan_room(s->p, s->t, k), .t = s->t * *xs, .s = k / *xs,
-           .k = j->w->k, .e = j->w->e, .has_ids = true);
-    *xs = k;
-    return y;
+    if (s->m->act != HD_ACT_NVFP4 || j->w->format != HD_FMT_NVFP4) return (hd_rows_in){.x = j->x};
+    a->xs = k;
+    return hd_add_nvfp4_rounding(s, j->round_label,
+                                 (hd_quant_nvfp4_args){.x = j->x,
+                                                       .ids = j->ids,
+                                                       .scale = j->w->input_scale,
+                                                       .t = s->t * from,
+                                                       .s = k / from,
+                                                       .k = j->w->k,
+                                                       .e = j->w->e,
+                                                       .has_ids = true,
+                                                       .has_codes = wants_codes(s, a)});
 }
 
 static float *add_projection(const hd_site *s, const projection *j)
@@ -65,21 +77,24 @@ static float *add_projection(const hd_site *s, const projection *j)
         [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,     [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
         [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
     };
-    int32_t const              k = s->m->config->n_experts_used;
-    int32_t                    xs = j->xs;
-    const float *const         x = round_slots(s, j, &xs);
-    hd_grouped_gemm_args const a = {.x = x,
-                                    .ids = j->ids,
-                                    .w = j->w->w,
-                                    .sf = j->w->sf,
-                                    .w_scale = j->w->scale,
-                                    .y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->n),
-                                    .t = s->t,
-                                    .s = k,
-                                    .xs = xs,
-                                    .n = j->w->n,
-                                    .k = j->w->k,
-                                    .e = j->w->e};
+    int32_t const        k = s->m->config->n_experts_used;
+    hd_grouped_gemm_args a = {.ids = j->ids,
+                              .w = j->w->w,
+                              .sf = j->w->sf,
+                              .w_scale = j->w->scale,
+                              .y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->n),
+                              .t = s->t,
+                              .s = k,
+                              .xs = j->xs,
+                              .n = j->w->n,
+                              .k = j->w->k,
+                              .e = j->w->e};
+    hd_rows_in const     in = round_slots(s, j, &a);
+    a.x = in.x;
+    a.has_codes = in.has_codes;
+    a.x_codes = in.codes;
+    a.x_sf = in.sf;
+    a.x_scale = in.scale;
     hd_plan_add(s->p, j->label, ops[j->w->format], &a);
     return a.y;
 }

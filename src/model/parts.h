@@ -2,6 +2,7 @@
 #define HD_MODEL_PARTS_H
 
 #include "model/model.h"
+#include "ops/quant_nvfp4.h"
 
 /* The parts of a forward pass, shared inside model/.  Each appends its steps to p. */
 
@@ -34,6 +35,21 @@ typedef struct hd_linear {
 float *hd_add_linear(const hd_site *s, const hd_linear *l);
 #define HD_LINEAR(site, name, ...) \
     hd_add_linear((site), &(hd_linear){.label = (name), .round_label = name "_in", __VA_ARGS__})
+
+/* Activations in front of a matrix: floats, and the codes that they stand for where they were
+ * rounded to NVFP4 and a kernel may multiply codes. */
+typedef struct hd_rows_in {
+    const float   *x;
+    bool           has_codes;
+    const uint8_t *codes, *sf;
+    const float   *scale;
+} hd_rows_in;
+/* Adds the step that rounds a.x to NVFP4, in rows that this makes room for.  a holds what is read,
+ * the dimensions, and whether codes are made as well. */
+hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_nvfp4_args a);
+/* Whether a product, with and without codes in its arguments, runs different kernels: only then
+ * is it worth making them. */
+bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const void *coded);
 
 /* RMSNorm of rows wide d, in place; w NULL for none. */
 void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,

@@ -1,12 +1,19 @@
 #include "ops/gemm.h"
 
 #include "ops/matrix_operands.h"
+#include "quant/fp4.h"
 
 static int32_t describe(const hd_gemm_args *a, hd_format f, hd_operand out[HD_MAX_OPERANDS])
 {
     int64_t const rows = (int64_t)a->g * a->n;
     int32_t       n = 0;
-    out[n++] = HD_OPERAND(gemm, x, HD_IN, HD_F32, a->t, (int64_t)a->g * a->k);
+    int64_t const k = (int64_t)a->g * a->k;
+    out[n++] = HD_OPERAND(gemm, x, HD_IN, HD_F32, a->t, k);
+    if (a->has_codes) {
+        out[n++] = HD_OPERAND(gemm, x_codes, HD_IN, HD_U8, a->t, k / 2);
+        out[n++] = HD_OPERAND(gemm, x_sf, HD_IN, HD_U8, a->t, k / HD_NVFP4_BLOCK);
+        out[n++] = HD_OPERAND(gemm, x_scale, HD_IN, HD_F32, a->t);
+    }
     out[n++] = hd_matrix_w_operand(f, offsetof(hd_gemm_args, w), rows, a->k);
     if (f >= HD_FMT_FP8) out[n++] = hd_matrix_sf_operand(f, offsetof(hd_gemm_args, sf), rows, a->k);
     out[n++] = HD_OPERAND(gemm, y, HD_OUT, HD_F32, a->t, (int64_t)a->g * a->n);

@@ -1,6 +1,7 @@
 #include "ops/grouped_gemm.h"
 
 #include "ops/matrix_operands.h"
+#include "quant/fp4.h"
 
 /* One such tensor for each expert. */
 static hd_operand of_experts(const hd_grouped_gemm_args *a, hd_operand o)
@@ -13,6 +14,11 @@ static int32_t describe(const hd_grouped_gemm_args *a, hd_format f, hd_operand o
 {
     int32_t n = 0;
     out[n++] = HD_OPERAND(grouped_gemm, x, HD_IN, HD_F32, a->t, a->xs, a->k);
+    if (a->has_codes) {
+        out[n++] = HD_OPERAND(grouped_gemm, x_codes, HD_IN, HD_U8, a->t, a->xs, a->k / 2);
+        out[n++] = HD_OPERAND(grouped_gemm, x_sf, HD_IN, HD_U8, a->t, a->xs, a->k / HD_NVFP4_BLOCK);
+        out[n++] = HD_OPERAND(grouped_gemm, x_scale, HD_IN, HD_F32, a->t, a->xs);
+    }
     out[n++] = HD_OPERAND(grouped_gemm, ids, HD_IN, HD_I32, a->t, a->s);
     out[n++] = of_experts(a, hd_matrix_w_operand(f, offsetof(hd_grouped_gemm_args, w), a->n, a->k));
     if (f >= HD_FMT_FP8)

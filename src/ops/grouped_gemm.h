@@ -10,7 +10,7 @@ HD_BEGIN_C
  *   y[t,s,i] = sum_j W_e[i,j] * x[t, s % xs, j]      e = ids[t,s]
  *
  * xs = 1: the slots of a token share its input; xs = s: each slot has its own.
- * W_e, formats, layout and numerics as in ops/gemm.h; every expert has its own w_scale.
+ * W_e, formats, layout, numerics and codes of x as in ops/gemm.h; every expert has its own w_scale.
  *
  * aliasing  none
  * limits    as in ops/gemm.h; 0 <= ids < e; xs is 1 or s */
@@ -22,6 +22,10 @@ typedef struct hd_grouped_gemm_args {
     const float       *w_scale; /* [e]        in   nvfp4 only                                */
     float             *y;       /* [t, s, n]  out                                            */
     int32_t            t, s, xs, n, k, e;
+    bool               has_codes; /* nvfp4 only                                              */
+    const uint8_t     *x_codes;   /* [t, xs, k/2]   in   only when has_codes                 */
+    const uint8_t     *x_sf;      /* [t, xs, k/16]  in   likewise                            */
+    const float       *x_scale;   /* [t, xs]        in   likewise                            */
 } hd_grouped_gemm_args;
 
 typedef hd_grouped_gemm_args hd_grouped_gemm_f32_args;

@@ -1,5 +1,7 @@
 #include "ops/quant_nvfp4.h"
 
+#include "quant/fp4.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_quant_nvfp4_args *const a = args;
@@ -9,6 +11,10 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     out[n++] = HD_OPERAND(quant_nvfp4, scale, HD_IN, HD_F32, a->e);
     out[n++] = HD_OPERAND(quant_nvfp4, y, HD_OUT, HD_F32, a->t, a->s, a->k);
     out[n++] = HD_OPERAND(quant_nvfp4, saturated, HD_OUT, HD_I32, a->t, a->s);
+    if (!a->has_codes) return n;
+    out[n++] = HD_OPERAND(quant_nvfp4, codes, HD_OUT, HD_U8, a->t, a->s, a->k / 2);
+    out[n++] = HD_OPERAND(quant_nvfp4, sf, HD_OUT, HD_U8, a->t, a->s, a->k / HD_NVFP4_BLOCK);
+    out[n++] = HD_OPERAND(quant_nvfp4, g, HD_OUT, HD_F32, a->t, a->s);
     return n;
 }
 

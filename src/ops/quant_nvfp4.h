@@ -13,8 +13,12 @@ HD_BEGIN_C
  *   g = scale[ids[t,s]]; without has_ids s is 1 and g = scale[0]
  *   g = 0 asks for a dynamic one: the row's amax / (6 * 448), 1 for a row of zeros
  *
+ * With has_codes the same also as codes: y = e2m1(codes) * e4m3(sf) * g.
+ *
  * numerics  exact: nearest, ties to even code; saturation counted in blocks
- * special   a row of zeros gives zeros; NaN and infinity stay what they are
+ * layout    codes two a byte along k, the low nibble first
+ * special   a row of zeros gives zeros; a block with NaN or infinity stays what it is, as codes
+ *           its scale is NaN
  * limits    k % 16 == 0; scale finite, >= 0; 0 <= ids < e */
 typedef struct hd_quant_nvfp4_args {
     const float   *x;         /* [t, k]    in                                              */
@@ -23,7 +27,10 @@ typedef struct hd_quant_nvfp4_args {
     float         *y;         /* [t, s, k] out                                              */
     int32_t       *saturated; /* [t, s]    out  blocks whose scale was above 448            */
     int32_t        t, s, k, e;
-    bool           has_ids;
+    bool           has_ids, has_codes;
+    uint8_t       *codes; /* [t, s, k/2]  out  only when has_codes                          */
+    uint8_t       *sf;    /* [t, s, k/16] out  likewise                                     */
+    float         *g;     /* [t, s]       out  likewise                                     */
 } hd_quant_nvfp4_args;
 
 HD_END_C

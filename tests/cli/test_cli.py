@@ -526,6 +526,18 @@ def test_trace_of_a_text():
     assert out.endswith(f"greedy next token {first}\n"), (out, first)
 
 
+def test_w4a4_multiplies_codes():
+    """Rounded activations reach the products as codes, and only where they are rounded."""
+    dump = str(SCRATCH / "codes.safetensors")
+    trace = ["trace", MODEL, "--ids", "0,2042", "--quiet", "--steps", "L00.*", "--dump", dump]
+    for act, coded in (("nvfp4", True), ("exact", False)):
+        assert hadal(*trace, "--act", act)[0] == 0
+        kernels = tensors(dump)["__metadata__"]
+        for step, op in (("q_a", "gemm_nvfp4"), ("w1", "grouped_gemm_nvfp4"), ("w2", "grouped_gemm_nvfp4")):
+            name = kernels[f"kernel.L00.{step}"]
+            assert name.startswith(f"{op}_w4a4") == coded or name == f"{op}_ref", (act, step, name)
+
+
 def test_trace_of_some_steps():
     dump = str(SCRATCH / "some.safetensors")
     trace = ["trace", MODEL, "--ids", "0,2042,433", "--quiet", "--isa", "ref", "--dump", dump]

@@ -29,14 +29,18 @@ static void make(const test_case *c, void *args)
     else
         make_tail(c, a);
     a->w_scale = i & 1 ? 0.0123f : 1.5f;
+    a->has_codes = c->variant == HD_FMT_NVFP4 && i != 2 && i % 4 < 2; /* the demo has them */
 }
 
 static void fill(const void *args, const hd_operand *o, void *data, test_case *c)
 {
-    (void)args;
+    const hd_gemm_args *const a = args;
     if (test_is(o, "x"))
         test_fill_floats(o, data, c);
-    else
+    else if (test_is(o, "x_scale")) /* the last operand of x */
+        test_code_rows(
+            &(test_coded){a->x, a->x_codes, a->x_sf, a->x_scale, a->t, (int64_t)a->g * a->k}, c);
+    else if (!test_is(o, "x_codes") && !test_is(o, "x_sf"))
         test_fill_weights(o, data, c);
 }
 

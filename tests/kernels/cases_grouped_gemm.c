@@ -27,16 +27,16 @@ static void make(const test_case *c, void *args)
 {
     hd_grouped_gemm_args *const a = args;
     int32_t const               i = c->index;
-    if (i >= N_SHAPES) {
+    if (i >= N_SHAPES)
         make_tail(c, a);
-        return;
-    }
-    *a = (hd_grouped_gemm_args){.t = shapes[i].t,
-                                .s = shapes[i].s,
-                                .xs = shapes[i].own ? shapes[i].s : 1,
-                                .n = shapes[i].n,
-                                .k = shapes[i].k,
-                                .e = shapes[i].e};
+    else
+        *a = (hd_grouped_gemm_args){.t = shapes[i].t,
+                                    .s = shapes[i].s,
+                                    .xs = shapes[i].own ? shapes[i].s : 1,
+                                    .n = shapes[i].n,
+                                    .k = shapes[i].k,
+                                    .e = shapes[i].e};
+    a->has_codes = c->variant == HD_FMT_NVFP4 && i != 2 && i % 4 < 2; /* the demo has them */
 }
 
 /* Experts by chance: some get several tokens, some none. */
@@ -47,9 +47,12 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_floats(o, data, c);
     else if (test_is(o, "w_scale"))
         test_fill_range(o, data, c, 0.001f, 2);
-    else if (!test_is(o, "ids"))
+    else if (test_is(o, "x_scale")) /* the last operand of x */
+        test_code_rows(
+            &(test_coded){a->x, a->x_codes, a->x_sf, a->x_scale, (int64_t)a->t * a->xs, a->k}, c);
+    else if (test_is(o, "w") || test_is(o, "sf"))
         test_fill_weights(o, data, c);
-    else
+    else if (test_is(o, "ids"))
         for (int64_t i = 0; i < hd_operand_count(o); i++)
             ((int32_t *)data)[i] = test_below(&c->rng, a->e);
 }

@@ -97,6 +97,7 @@ static void make_nvfp4(const test_case *c, void *args)
                                    .has_ids = nvfp4[i].has_ids};
     else
         *a = (hd_quant_nvfp4_args){.t = 2, .s = 1, .k = 16 * (1 + i - N_NVFP4), .e = 1};
+    a->has_codes = i % 2 == 0;
 }
 
 /* Fitting, dynamic, saturating, far too large (blocks vanish) and denormal scales. */

@@ -53,6 +53,39 @@ void test_fill_weights(const hd_operand *o, void *data, test_case *c)
     c->rng = kind.rng;
 }
 
+static float finite_amax(const float *x, int64_t k)
+{
+    float amax = 0;
+    for (int64_t i = 0; i < k; i++)
+        if (isfinite(x[i]) && fabsf(x[i]) > amax) amax = fabsf(x[i]);
+    return amax;
+}
+
+/* What the codes say; a NaN of a block's scale fills it. */
+static void decode_codes(const test_coded *r, int64_t row, float *x)
+{
+    float const scale = r->scale[row];
+    for (int64_t i = 0; i < r->k; i++) {
+        uint8_t const pair = r->codes[(row * r->k + i) / 2];
+        double const  s = (double)hd_e4m3_table[r->sf[(row * r->k + i) / HD_NVFP4_BLOCK]] * scale;
+        x[i] = (float)(hd_e2m1_table[i & 1 ? pair >> 4 : pair & 15] * s);
+    }
+}
+
+void test_code_rows(const test_coded *r, test_case *c)
+{
+    static const float kinds[] = {1, 1, 7, 0.01f};
+    for (int64_t row = 0; row < r->rows; row++) {
+        float *const x = (float *)(uintptr_t)r->x + row * r->k;
+        float const  fit = hd_nvfp4_scale(finite_amax(x, r->k)) * kinds[test_below(&c->rng, 4)];
+        float const  scale = fit > 0 && isfinite(fit) ? fit : 1;
+        ((float *)(uintptr_t)r->scale)[row] = scale;
+        hd_nvfp4_encode(x, (int32_t)r->k, scale, (uint8_t *)(uintptr_t)r->codes + row * r->k / 2,
+                        (uint8_t *)(uintptr_t)r->sf + row * r->k / HD_NVFP4_BLOCK);
+        decode_codes(r, row, x);
+    }
+}
+
 static double e2m1_at(const test_matrix *m, int64_t i, int32_t j)
 {
     uint8_t const pair = ((const uint8_t *)m->w)[i * (m->k / 2) + j / 2];

@@ -22,6 +22,18 @@ typedef struct test_matrix {
     double      scale; /* NVFP4 */
 } test_matrix;
 
+/* Rows of activations as floats and as codes, as quant_nvfp4 leaves them. */
+typedef struct test_coded {
+    const float   *x;     /* [rows, k] filled; rounded by test_code_rows */
+    const uint8_t *codes; /* [rows, k/2] made, like what follows         */
+    const uint8_t *sf;
+    const float   *scale;
+    int64_t        rows, k;
+} test_coded;
+
+/* Rounds x and writes its codes, with scales that fit, that are too large and that saturate. */
+void test_code_rows(const test_coded *r, test_case *c);
+
 /* W[i,j] by the formula in ops/gemm.h. */
 double test_weight(const test_matrix *m, int64_t i, int32_t j);
 /* Sum over j of |W[i,j] * x[j]|. */

@@ -14,6 +14,13 @@ static float dynamic_scale(const float *x, int32_t k)
     return scale > 0 ? scale : 1;
 }
 
+static void write_codes(const hd_quant_nvfp4_args *a, const float *x, int64_t slot, float scale)
+{
+    hd_nvfp4_encode(x, a->k, scale, a->codes + slot * (a->k / 2),
+                    a->sf + slot * (a->k / HD_NVFP4_BLOCK));
+    a->g[slot] = scale;
+}
+
 bool hd_quant_nvfp4_ref_supports(const void *args)
 {
     (void)args;
@@ -31,6 +38,7 @@ hd_status hd_quant_nvfp4_ref(const void *args, hd_stream *stream)
             float const   fixed = a->scale[a->has_ids ? a->ids[slot] : 0];
             float const   scale = fixed > 0 ? fixed : dynamic_scale(x, a->k);
             a->saturated[slot] = hd_nvfp4_round(x, a->y + slot * a->k, a->k, scale);
+            if (a->has_codes) write_codes(a, x, slot, scale);
         }
     }
     return HD_OK;

@@ -28,20 +28,4 @@ static inline void part_even_from_odd(const float *x, float *out)
     }
 }
 
-static void arrange(const float *x, int32_t n, float *out)
-{
-    arrange_all(x, n, out, part_even_from_odd);
-}
-
-static void decode_part(const hd_product_part *p, float *out, int32_t stride)
-{
-    decode_rows(&bf16, p, out, stride);
-}
-
-static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
-{
-    dot_any(&bf16, p, in, sums);
-}
-
-const hd_product_format hd_product_bf16_avx512 = {
-    VEC_LANES, false, arrange, decode_part, dot, multiply_tile, add_all_lanes};
+F32_FORMAT(hd_product_bf16_avx512, false, bf16, part_even_from_odd);

@@ -91,6 +91,12 @@ INLINE vec add_products(const group *w, const float *x, vec sum)
     return sum;
 }
 
+/* Arranged floats of input j. */
+INLINE const float *input_at(const hd_product_input *in, int32_t j)
+{
+    return (const float *)(const void *)(in->x + (int64_t)j * in->stride);
+}
+
 INLINE void load_sums(vec *sum, const float *sums, const int n_x)
 {
     for (int j = 0; j < n_x; j++) sum[j] = vec_load(sums + j * VEC_LANES);
@@ -111,13 +117,12 @@ INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_produ
     for (int i = 0; i < n_r; i++) row[i] = find_row(l, p, r + i);
     for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
     for (int32_t g = 0; g < p->n / HD_PRODUCT_GROUP; g++) {
-        const float *const x = in->x + g * HD_PRODUCT_GROUP;
 #pragma GCC unroll 4
         for (int i = 0; i < n_r; i++) {
             group const w = l->decode(find_group(l, row[i], g));
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
-                sum[i][j] = add_products(&w, x + (int64_t)j * in->stride, sum[i][j]);
+                sum[i][j] = add_products(&w, input_at(in, j) + g * HD_PRODUCT_GROUP, sum[i][j]);
         }
     }
     for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
@@ -133,8 +138,7 @@ INLINE void dot_ends(const layout *l, const hd_product_part *p, const hd_product
         vec         sum[4];
         load_sums(sum, sums + r * n_x * VEC_LANES, n_x);
         for (int j = 0; j < n_x; j++)
-            sum[j] = add_products(&w, in->x + (int64_t)j * in->stride + groups * HD_PRODUCT_GROUP,
-                                  sum[j]);
+            sum[j] = add_products(&w, input_at(in, j) + groups * HD_PRODUCT_GROUP, sum[j]);
         store_sums(sums + r * n_x * VEC_LANES, sum, n_x);
     }
 }
@@ -164,23 +168,25 @@ INLINE void store_group(float *out, group w)
     for (int i = 0; i < GROUP_VECS; i++) vec_store(out + VEC_LANES * i, w.v[i]);
 }
 
-INLINE void decode_rows(const layout *l, const hd_product_part *p, float *out, int32_t stride)
+INLINE void decode_rows(const layout *l, const hd_product_part *p, void *out, int32_t stride)
 {
     int32_t const groups = p->n / HD_PRODUCT_GROUP, end = p->n % HD_PRODUCT_GROUP;
     for (int32_t r = 0; r < p->n_rows; r++) {
         row_at const row = find_row(l, p, r);
-        float *const to = out + (int64_t)r * stride;
+        float *const to = (float *)(void *)((char *)out + (int64_t)r * stride);
         for (int32_t g = 0; g < groups; g++)
             store_group(to + g * HD_PRODUCT_GROUP, l->decode(find_group(l, row, g)));
         if (end) store_group(to + groups * HD_PRODUCT_GROUP, decode_end(l, row, groups, end));
     }
 }
 
-/* Puts n activations into the order of the weights, a group at a time. */
-INLINE void arrange_all(const float *x, int32_t n, float *out,
-                        void (*arrange)(const float *x, float *out))
+/* Puts the activations of columns [k0, k0 + n) into the order of the weights, a group at a
+ * time. */
+INLINE void arrange_floats(const hd_product_token *t, int32_t k0, int32_t n, float *out,
+                           void (*arrange)(const float *x, float *out))
 {
-    int32_t i = 0;
+    const float *const x = t->x + k0;
+    int32_t            i = 0;
     for (; i + HD_PRODUCT_GROUP <= n; i += HD_PRODUCT_GROUP) arrange(x + i, out + i);
     if (i == n) return;
     float end[HD_PRODUCT_GROUP] = {0};
@@ -210,18 +216,20 @@ INLINE void multiply_block(const float *w, int32_t n, const float *x, int32_t st
     for (int i = 0; i < VEC_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
 }
 
-static inline void multiply_tile(const float *w, int32_t n, const hd_product_input *in, float *sums)
+static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
+                                 float *sums)
 {
-    int32_t const row_sums = in->n_x * VEC_LANES;
+    int32_t const row_sums = in->n_x * VEC_LANES, n = n_groups * HD_PRODUCT_GROUP;
+    int32_t const stride = in->stride / (int32_t)sizeof(float);
     for (int32_t j = 0; j < in->n_x; j += 3) {
-        const float *const x = in->x + (int64_t)j * in->stride;
+        const float *const x = input_at(in, j);
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += VEC_ROWS) {
-            const float *const rows = w + (int64_t)i * n;
+            const float *const rows = (const float *)w + (int64_t)i * n;
             float *const       to = sums + (int64_t)i * row_sums + j * VEC_LANES;
             switch (in->n_x - j) {
-            case 1: multiply_block(rows, n, x, in->stride, to, row_sums, 1); break;
-            case 2: multiply_block(rows, n, x, in->stride, to, row_sums, 2); break;
-            default: multiply_block(rows, n, x, in->stride, to, row_sums, 3); break;
+            case 1: multiply_block(rows, n, x, stride, to, row_sums, 1); break;
+            case 2: multiply_block(rows, n, x, stride, to, row_sums, 2); break;
+            default: multiply_block(rows, n, x, stride, to, row_sums, 3); break;
             }
         }
     }
@@ -231,5 +239,31 @@ static inline void add_all_lanes(const float *sums, int32_t n, float *out)
 {
     for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
 }
+
+/* The format's table: its name, whether a matrix has a scale of its own, how it lies in memory and
+ * how activations are arranged. */
+#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                                \
+    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)        \
+    {                                                                                       \
+        arrange_floats(t, k0, n, out, arrange_group);                                       \
+    }                                                                                       \
+    static void decode_part(const hd_product_part *p, void *out, int32_t stride)            \
+    {                                                                                       \
+        decode_rows(&(layout), p, out, stride);                                             \
+    }                                                                                       \
+    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)      \
+    {                                                                                       \
+        dot_any(&(layout), p, in, sums);                                                    \
+    }                                                                                       \
+    const hd_product_format symbol = {.lanes = VEC_LANES,                                   \
+                                      .group = HD_PRODUCT_GROUP,                            \
+                                      .x_bytes = HD_PRODUCT_GROUP * (int32_t)sizeof(float), \
+                                      .w_bytes = HD_PRODUCT_GROUP * (int32_t)sizeof(float), \
+                                      .has_scale = (own_scale),                             \
+                                      .arrange = arrange,                                   \
+                                      .decode = decode_part,                                \
+                                      .dot = dot,                                           \
+                                      .multiply = multiply_tile,                            \
+                                      .add_lanes = add_all_lanes}
 
 #endif

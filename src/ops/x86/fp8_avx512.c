@@ -30,17 +30,4 @@ static inline void part_halves(const float *x, float *out)
     }
 }
 
-static void arrange(const float *x, int32_t n, float *out) { arrange_all(x, n, out, part_halves); }
-
-static void decode_part(const hd_product_part *p, float *out, int32_t stride)
-{
-    decode_rows(&fp8, p, out, stride);
-}
-
-static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
-{
-    dot_any(&fp8, p, in, sums);
-}
-
-const hd_product_format hd_product_fp8_avx512 = {
-    VEC_LANES, false, arrange, decode_part, dot, multiply_tile, add_all_lanes};
+F32_FORMAT(hd_product_fp8_avx512, false, fp8, part_halves);

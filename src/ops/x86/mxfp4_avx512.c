@@ -19,17 +19,4 @@ static inline group decode(row_at at)
 
 static const layout mxfp4 = {32, 2, decode};
 
-static void arrange(const float *x, int32_t n, float *out) { arrange_all(x, n, out, arrange_e2m1); }
-
-static void decode_part(const hd_product_part *p, float *out, int32_t stride)
-{
-    decode_rows(&mxfp4, p, out, stride);
-}
-
-static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
-{
-    dot_any(&mxfp4, p, in, sums);
-}
-
-const hd_product_format hd_product_mxfp4_avx512 = {
-    VEC_LANES, false, arrange, decode_part, dot, multiply_tile, add_all_lanes};
+F32_FORMAT(hd_product_mxfp4_avx512, false, mxfp4, arrange_e2m1);

@@ -4,52 +4,66 @@
 #include <string.h>
 
 #include "base/team.h"
+#include "quant/fp4.h"
 
 /* Sizes of what a thread keeps on its stack; the activations of a tile stay in the second cache,
  * a tile of weights in the first. */
-#define TILE_T     48   /* tokens multiplied together           */
-#define TILE_K     512  /* columns of a decoded tile            */
-#define DOT_K      4096 /* columns while weights are not decoded */
-#define TILE_N     64   /* rows between two rounds of arranging */
-#define MAX_LANES  16
-#define MAX_INPUTS (TILE_T * TILE_K) /* floats; enough for HD_PRODUCT_DOT * DOT_K too */
+#define TILE_T       48   /* tokens multiplied together           */
+#define TILE_K       512  /* columns of a decoded tile            */
+#define DOT_K        4096 /* columns while weights are not decoded */
+#define TILE_N       64   /* rows between two rounds of arranging */
+#define MAX_LANES    16
+#define COLUMN_BYTES 4 /* an arranged or decoded column has at most */
+#define INPUT_BYTES  (TILE_T * TILE_K * COLUMN_BYTES) /* enough for HD_PRODUCT_DOT * DOT_K too */
+#define WEIGHT_BYTES (HD_PRODUCT_ROWS * TILE_K * COLUMN_BYTES)
 
 _Static_assert(TILE_N *TILE_T <= HD_PRODUCT_ROWS * TILE_K, "results fit a tile of weights");
+_Static_assert(HD_PRODUCT_DOT *DOT_K <= TILE_T * TILE_K, "inputs of dot fit those of a tile");
 
 typedef struct workspace {
-    alignas(64) float x[MAX_INPUTS];
-    alignas(64) float w[HD_PRODUCT_ROWS * TILE_K]; /* at the end the results */
+    alignas(64) char x[INPUT_BYTES];
+    alignas(64) char w[WEIGHT_BYTES];
     alignas(64) float sums[TILE_N * TILE_T * MAX_LANES];
 } workspace;
 
 /* Up to TILE_T tokens that one matrix multiplies. */
 typedef struct batch {
-    const float *x[TILE_T]; /* [k] each */
-    float       *y[TILE_T]; /* [n] each */
-    int32_t      n;
+    hd_product_token x[TILE_T];
+    float           *y[TILE_T]; /* [n] each */
+    int32_t          n;
 } batch;
 
 static int32_t least(int64_t a, int64_t b) { return (int32_t)(a < b ? a : b); }
 
-static int32_t fill_up(int32_t n)
+static int32_t count_groups(const hd_product_format *f, int32_t n)
 {
-    return (n + HD_PRODUCT_GROUP - 1) / HD_PRODUCT_GROUP * HD_PRODUCT_GROUP;
+    return (n + f->group - 1) / f->group;
 }
 
 /* Rows of p by a decoded tile, HD_PRODUCT_ROWS at a time. */
 static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
                            const hd_product_input *in, workspace *s)
 {
-    int32_t const width = fill_up(p->n);
+    int32_t const groups = count_groups(f, p->n), width = groups * f->w_bytes;
     for (int32_t r = 0; r < p->n_rows; r += HD_PRODUCT_ROWS) {
         hd_product_part tile = *p;
         tile.row += r;
         tile.n_rows = least(p->n_rows - r, HD_PRODUCT_ROWS);
         f->decode(&tile, s->w, width);
-        memset(s->w + tile.n_rows * width, 0,
-               (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width) * sizeof *s->w);
-        f->multiply(s->w, width, in, s->sums + (int64_t)r * in->n_x * f->lanes);
+        memset(s->w + tile.n_rows * width, 0, (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width));
+        f->multiply(s->w, groups, in, s->sums + (int64_t)r * in->n_x * f->lanes);
     }
+}
+
+/* The lanes of all sums are joined, in the place of the weights, and scaled. */
+static void finish_rows(const hd_product_format *f, const hd_product_part *p, const batch *b,
+                        int64_t at, workspace *s)
+{
+    float *const sums = (float *)(void *)s->w;
+    f->add_lanes(s->sums, p->n_rows * b->n, sums);
+    for (int32_t i = 0; i < b->n; i++)
+        for (int32_t r = 0; r < p->n_rows; r++)
+            b->y[i][at + r] = sums[r * b->n + i] * p->m->scale * b->x[i].scale;
 }
 
 /* At most TILE_N rows by a batch; row first + r goes to y[.][at + r]. */
@@ -58,20 +72,19 @@ static void multiply_rows(const hd_product_format *f, hd_product_part *p, const 
 {
     bool const       is_dot = b->n <= HD_PRODUCT_DOT;
     int32_t const    step = is_dot ? DOT_K : TILE_K, k = p->m->k;
-    hd_product_input in = {s->x, b->n, step};
-    memset(s->sums, 0,
-           sizeof *s->sums * (size_t)(fill_up(p->n_rows) * b->n * f->lanes)); /* TILE_N rows */
+    hd_product_input in = {s->x, b->n, step / f->group * f->x_bytes};
+    int32_t const    rows = (p->n_rows + HD_PRODUCT_ROWS - 1) / HD_PRODUCT_ROWS * HD_PRODUCT_ROWS;
+    memset(s->sums, 0, sizeof *s->sums * (size_t)(rows * b->n * f->lanes));
     for (p->k0 = 0; p->k0 < k; p->k0 += step) {
         p->n = least(k - p->k0, step);
-        for (int32_t i = 0; i < b->n; i++) f->arrange(b->x[i] + p->k0, p->n, s->x + i * step);
+        for (int32_t i = 0; i < b->n; i++)
+            f->arrange(&b->x[i], p->k0, p->n, s->x + (int64_t)i * in.stride);
         if (is_dot)
             f->dot(p, &in, s->sums);
         else
             multiply_tiles(f, p, &in, s);
     }
-    f->add_lanes(s->sums, p->n_rows * b->n, s->w);
-    for (int32_t i = 0; i < b->n; i++)
-        for (int32_t r = 0; r < p->n_rows; r++) b->y[i][at + r] = s->w[r * b->n + i] * p->m->scale;
+    finish_rows(f, p, b, at, s);
 }
 
 /* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r]. */
@@ -83,6 +96,18 @@ static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_
         hd_product_part p = {.m = m, .row = rows.row + r, .n_rows = least(rows.n_rows - r, TILE_N)};
         multiply_rows(f, &p, b, at + r, &s);
     }
+}
+
+/* The token whose first element is number `at` of all. */
+static hd_product_token plain_token(const float *x, int64_t at)
+{
+    return (hd_product_token){x + at, NULL, NULL, 1};
+}
+
+static hd_product_token coded_token(const uint8_t *codes, const uint8_t *sf, int64_t at,
+                                    float scale)
+{
+    return (hd_product_token){NULL, codes + at / 2, sf + at / HD_NVFP4_BLOCK, scale};
 }
 
 /* ---- gemm ---- */
@@ -99,7 +124,9 @@ static void gather_tokens(const gemm_work *w, int32_t q, int32_t t0, batch *b)
     const hd_gemm_args *const a = w->a;
     b->n = least(a->t - t0, TILE_T);
     for (int32_t i = 0; i < b->n; i++) {
-        b->x[i] = a->x + ((int64_t)(t0 + i) * a->g + q) * a->k;
+        int64_t const row = (int64_t)(t0 + i) * a->g + q;
+        b->x[i] = w->f->is_coded ? coded_token(a->x_codes, a->x_sf, row * a->k, a->x_scale[t0 + i])
+                                 : plain_token(a->x, row * a->k);
         b->y[i] = a->y + (t0 + i) * w->y_width + (int64_t)q * a->n;
     }
 }
@@ -152,13 +179,16 @@ typedef struct grouped_work {
 
 /* Collects the inputs and outputs of the next slots that go to expert e, at most TILE_T;
  * *next is the slot to look at first and is moved behind the last one taken. */
-static void gather_slots(const hd_grouped_gemm_args *a, int32_t e, int64_t *next, batch *b)
+static void gather_slots(const grouped_work *w, int32_t e, int64_t *next, batch *b)
 {
-    int64_t const slots = (int64_t)a->t * a->s;
+    const hd_grouped_gemm_args *const a = w->a;
+    int64_t const                     slots = (int64_t)a->t * a->s;
     for (b->n = 0; *next < slots && b->n < TILE_T; ++*next) {
         if (a->ids[*next] != e) continue;
         int64_t const input = a->xs == 1 ? *next / a->s : *next;
-        b->x[b->n] = a->x + input * a->k;
+        b->x[b->n] = w->f->is_coded
+                         ? coded_token(a->x_codes, a->x_sf, input * a->k, a->x_scale[input])
+                         : plain_token(a->x, input * a->k);
         b->y[b->n++] = a->y + *next * a->n;
     }
 }
@@ -181,7 +211,7 @@ static void run_expert(const grouped_work *w, int32_t e, int64_t first, hd_produ
     hd_product_matrix const           m = {a->w[e], a->sf ? a->sf[e] : NULL, a->k,
                                  w->f->has_scale ? a->w_scale[e] : 1};
     batch                             b;
-    for (gather_slots(a, e, &first, &b); b.n > 0; gather_slots(a, e, &first, &b))
+    for (gather_slots(w, e, &first, &b); b.n > 0; gather_slots(w, e, &first, &b))
         multiply(w->f, &m, rows, &b, rows.row);
 }
 

@@ -1,6 +1,7 @@
 #include "ops/quant_nvfp4.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/team.h"
 #include "ops/x86/rounding_avx2.h"
@@ -55,7 +56,8 @@ static inline code_scale make_scale(double scale)
     return c;
 }
 
-static inline __m256 round_8(const code_scale *c, __m256 x)
+/* Eight codes without their signs. */
+static inline __m256i find_codes(const code_scale *c, __m256 x)
 {
     __m256 const a = magnitude(x);
     __m256i      code = _mm256_setzero_si256();
@@ -63,43 +65,98 @@ static inline __m256 round_8(const code_scale *c, __m256 x)
         __m256 const is_above = _mm256_cmp_ps(a, _mm256_broadcast_ss(&c->border[i]), _CMP_GT_OQ);
         code = _mm256_sub_epi32(code, _mm256_castps_si256(is_above));
     }
+    return code;
+}
+
+static inline __m256 code_values(const code_scale *c, __m256i code, __m256 x)
+{
     __m256 const sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0f));
     return _mm256_or_ps(_mm256_permutevar8x32_ps(c->value, code), sign);
 }
 
-/* A block of 16; one with NaN or infinity is passed on. */
-static void round_block(const float *x, float *y, float scale, int32_t *saturated)
+/* 16 codes with the signs of what they came from, two a byte. */
+static inline void store_codes(__m256i low, __m256 x_low, __m256i high, __m256 x_high, uint8_t *out)
 {
-    __m256 const a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8), inf = _mm256_set1_ps(INFINITY);
-    __m256 const largest = _mm256_max_ps(magnitude(a), magnitude(b));
+    __m256i const sign = _mm256_set1_epi32(8);
+    __m256i const sign_low = _mm256_srli_epi32(_mm256_castps_si256(x_low), 28);
+    __m256i const sign_high = _mm256_srli_epi32(_mm256_castps_si256(x_high), 28);
+    __m256i const a = _mm256_or_si256(low, _mm256_and_si256(sign_low, sign));
+    __m256i const b = _mm256_or_si256(high, _mm256_and_si256(sign_high, sign));
+    __m256i const words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+    __m256i const pairs = _mm256_madd_epi16(words, _mm256_set1_epi32(1 | 16 << 16));
+    __m128i const half =
+        _mm_packs_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    _mm_storel_epi64((__m128i *)(void *)out, _mm_packus_epi16(half, half));
+}
+
+/* Where a block goes; codes and sf are NULL where nobody asked for them. */
+typedef struct block_out {
+    float   *y;
+    uint8_t *codes, *sf;
+} block_out;
+
+static inline void pass_on(const float *x, const block_out *out)
+{
+    memcpy(out->y, x, HD_NVFP4_BLOCK * sizeof *x);
+    if (!out->codes) return;
+    memset(out->codes, 0, HD_NVFP4_BLOCK / 2);
+    *out->sf = hd_e4m3_encode(NAN);
+}
+
+static inline bool is_finite_block(__m256 a, __m256 b)
+{
+    __m256 const inf = _mm256_set1_ps(INFINITY);
     __m256 const wrong = _mm256_or_ps(_mm256_cmp_ps(magnitude(a), inf, _CMP_NLT_UQ),
                                       _mm256_cmp_ps(magnitude(b), inf, _CMP_NLT_UQ));
-    if (_mm256_movemask_ps(wrong)) {
-        _mm256_storeu_ps(y, a);
-        _mm256_storeu_ps(y + 8, b);
+    return _mm256_movemask_ps(wrong) == 0;
+}
+
+/* A block of 16; one with NaN or infinity is passed on. */
+static void round_block(const float *x, const block_out *out, float scale, int32_t *saturated)
+{
+    __m256 const a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8);
+    if (!is_finite_block(a, b)) {
+        pass_on(x, out);
         return;
     }
-    uint8_t const    code = hd_nvfp4_block_scale(largest_of_8(largest), scale, saturated);
+    float const      largest = largest_of_8(_mm256_max_ps(magnitude(a), magnitude(b)));
+    uint8_t const    code = hd_nvfp4_block_scale(largest, scale, saturated);
     double const     s = (double)hd_e4m3_to_f32(code) * scale;
     code_scale const c = make_scale(s);
     bool const       is_zero = !(s > 0);
-    _mm256_storeu_ps(y, is_zero ? _mm256_setzero_ps() : round_8(&c, a));
-    _mm256_storeu_ps(y + 8, is_zero ? _mm256_setzero_ps() : round_8(&c, b));
+    __m256i const    low = is_zero ? _mm256_setzero_si256() : find_codes(&c, a);
+    __m256i const    high = is_zero ? _mm256_setzero_si256() : find_codes(&c, b);
+    __m256 const     zero = _mm256_setzero_ps();
+    _mm256_storeu_ps(out->y, is_zero ? zero : code_values(&c, low, a));
+    _mm256_storeu_ps(out->y + 8, is_zero ? zero : code_values(&c, high, b));
+    if (!out->codes) return;
+    store_codes(low, is_zero ? zero : a, high, is_zero ? zero : b, out->codes);
+    *out->sf = code;
+}
+
+static void round_slot(const hd_quant_nvfp4_args *a, int64_t slot)
+{
+    const float *const x = a->x + slot / a->s * a->k;
+    float const        fixed = a->scale[a->has_ids ? a->ids[slot] : 0];
+    float const        scale = fixed > 0 ? fixed : dynamic_scale(x, a->k);
+    int32_t            saturated = 0;
+    for (int32_t i = 0; i < a->k; i += HD_NVFP4_BLOCK) {
+        int64_t const at = slot * a->k + i;
+        block_out     out = {a->y + at, NULL, NULL};
+        if (a->has_codes) {
+            out.codes = a->codes + at / 2;
+            out.sf = a->sf + at / HD_NVFP4_BLOCK;
+        }
+        round_block(x + i, &out, scale, &saturated);
+    }
+    a->saturated[slot] = saturated;
+    if (a->has_codes) a->g[slot] = scale;
 }
 
 /* Copies [begin, end) of all tokens together. */
 static void run_copies(const void *args, int64_t begin, int64_t end)
 {
-    const hd_quant_nvfp4_args *const a = args;
-    for (int64_t slot = begin; slot < end; slot++) {
-        const float *const x = a->x + slot / a->s * a->k;
-        float const        fixed = a->scale[a->has_ids ? a->ids[slot] : 0];
-        float const        scale = fixed > 0 ? fixed : dynamic_scale(x, a->k);
-        int32_t            saturated = 0;
-        for (int32_t i = 0; i < a->k; i += HD_NVFP4_BLOCK)
-            round_block(x + i, a->y + slot * a->k + i, scale, &saturated);
-        a->saturated[slot] = saturated;
-    }
+    for (int64_t slot = begin; slot < end; slot++) round_slot(args, slot);
 }
 
 bool hd_quant_nvfp4_avx2_supports(const void *args)

@@ -19,7 +19,8 @@ typedef struct stream_rows {
 /* x[t, i] = fn[i] . flatten(s[t]) for i < n. */
 static inline hd_status multiply_streams(const stream_rows *r, hd_stream *stream)
 {
-    hd_gemm_args const a = {r->s, r->fn, NULL, r->x, r->t, r->n, r->m * r->d, 1, 1};
+    int32_t const      k = r->m * r->d;
+    hd_gemm_args const a = {r->s, r->fn, NULL, r->x, r->t, r->n, k, 1, 1, false, NULL, NULL, NULL};
     return hd_product_gemm_into(&a, r->d, stream, &hd_product_f32_avx2);
 }
 

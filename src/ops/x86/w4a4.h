@@ -1,0 +1,284 @@
+#ifndef HD_OPS_X86_W4A4_H
+#define HD_OPS_X86_W4A4_H
+
+#include <stdalign.h>
+#include <string.h>
+
+#include "ops/x86/product.h"
+#include "quant/fp4.h"
+#include "quant/fp8.h"
+#ifdef __AVX512F__
+#include "ops/x86/codes_avx512.h"
+#else
+#include "ops/x86/codes_avx2.h"
+#endif
+
+/* NVFP4 weights by NVFP4 activations, for any vector width; inlined into the format's file.
+ * Doubled, a code is a whole number of at most 12, so the products of a block are summed exactly
+ * in integers.  What is left for floats is one product for each lane: the sum, the weights' scale
+ * and the activations', of 10, 4 and 4 significant bits, so that it is exact too; only adding the
+ * products up rounds.
+ *
+ * A group has 8 codes a lane: lane i has the products of columns 8i .. 8i + 7, and two lanes are a
+ * block.  The instructions want one factor without a sign, so a weight's is BIAS too large, and
+ * the sums of an input begin at -BIAS times its own codes. */
+
+#define INLINE       static inline __attribute__((always_inline))
+#define GROUP        (8 * VEC_LANES) /* columns                          */
+#define HALF_BYTES   (GROUP / 2)     /* of packed codes, or of every other one spread */
+#define GROUP_SCALES (GROUP / HD_NVFP4_BLOCK)
+#define BIAS         12
+#define DOUBLED(b)                                                                              \
+    {                                                                                           \
+        (b), (b) + 1, (b) + 2, (b) + 3, (b) + 4, (b) + 6, (b) + 8, (b) + 12, (b), (b)-1, (b)-2, \
+            (b)-3, (b)-4, (b)-6, (b)-8, (b)-12                                                  \
+    }
+
+static const int8_t doubled[16] = DOUBLED(0), biased[16] = DOUBLED(BIAS);
+
+/* Activations; the scale of a block makes good what others leave out: 2^8 of the weights' and
+ * that codes are doubled. */
+typedef struct token_group {
+    alignas(HALF_BYTES) int8_t even[HALF_BYTES];
+    int8_t  odd[HALF_BYTES];
+    int32_t start[VEC_LANES];
+    float   scale[VEC_LANES];
+} token_group;
+
+/* Weights of a decoded tile. */
+typedef struct weight_group {
+    alignas(HALF_BYTES) uint8_t even[HALF_BYTES];
+    uint8_t odd[HALF_BYTES];
+    float   scale[VEC_LANES]; /* times 2^-8 */
+} weight_group;
+
+/* The same in registers. */
+typedef struct weights {
+    whole even, odd;
+    vec   scale;
+} weights;
+
+/* ---- where codes and scales are ---- */
+
+typedef struct code_row {
+    const uint8_t *codes, *sf;
+} code_row;
+
+INLINE code_row find_row(const hd_product_part *p, int32_t r)
+{
+    int64_t const at = (p->row + r) * p->m->k + p->k0;
+    return (code_row){(const uint8_t *)p->m->w + at / 2,
+                      (const uint8_t *)p->m->sf + at / HD_NVFP4_BLOCK};
+}
+
+INLINE code_row find_group(code_row row, int32_t g)
+{
+    return (code_row){row.codes + (int64_t)g * HALF_BYTES, row.sf + (int64_t)g * GROUP_SCALES};
+}
+
+/* The last n columns of a row, filled up with zeros. */
+typedef struct row_end {
+    uint8_t codes[HALF_BYTES], sf[GROUP_SCALES];
+} row_end;
+
+INLINE code_row copy_end(code_row at, int32_t n, row_end *end)
+{
+    memset(end, 0, sizeof *end);
+    memcpy(end->codes, at.codes, (size_t)n / 2);
+    memcpy(end->sf, at.sf, (size_t)n / HD_NVFP4_BLOCK);
+    return (code_row){end->codes, end->sf};
+}
+
+/* ---- activations ---- */
+
+/* A NaN as scale comes through the table. */
+INLINE void arrange_group(code_row at, token_group *out)
+{
+    whole const bias = whole_bytes(BIAS);
+    whole       even, odd;
+    codes_spread(at.codes, doubled, &even, &odd);
+    whole_store(out->even, even);
+    whole_store(out->odd, odd);
+    whole const sums = codes_dot(whole_zero(), bias, bias, even, odd);
+    whole_store(out->start, whole_subtract(whole_zero(), sums));
+    for (int i = 0; i < VEC_LANES; i++) out->scale[i] = hd_e4m3_to_f32(at.sf[i / 2]) * 64;
+}
+
+static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)
+{
+    token_group *const to = (token_group *)out;
+    code_row const     row = {t->codes + k0 / 2, t->sf + k0 / HD_NVFP4_BLOCK};
+    row_end            end;
+    int32_t            g = 0;
+    for (; (g + 1) * GROUP <= n; g++) arrange_group(find_group(row, g), to + g);
+    if (n % GROUP) arrange_group(copy_end(find_group(row, g), n % GROUP, &end), to + g);
+}
+
+INLINE const token_group *input_at(const hd_product_input *in, int32_t j)
+{
+    return (const token_group *)(const void *)(in->x + (int64_t)j * in->stride);
+}
+
+/* ---- products ---- */
+
+INLINE weights read_weights(code_row at)
+{
+    weights w;
+    codes_spread(at.codes, biased, &w.even, &w.odd);
+    w.scale = scales_spread(at.sf);
+    return w;
+}
+
+INLINE vec add_products(const weights *w, const token_group *x, vec sum)
+{
+    whole const products =
+        codes_dot(whole_load(x->start), w->even, w->odd, whole_load(x->even), whole_load(x->odd));
+    return vec_fma(whole_to_f32(products), vec_mul(w->scale, vec_load(x->scale)), sum);
+}
+
+INLINE void load_sums(vec *sum, const float *sums, const int n_x)
+{
+    for (int j = 0; j < n_x; j++) sum[j] = vec_load(sums + j * VEC_LANES);
+}
+
+INLINE void store_sums(float *sums, const vec *sum, const int n_x)
+{
+    for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
+}
+
+/* All whole groups of n_r rows by n_x inputs, straight from memory.  The next rows are fetched
+ * meanwhile: rows are short, and what follows a page is not foreseen by the processor. */
+INLINE void dot_groups(const hd_product_part *p, const hd_product_input *in, float *sums, int32_t r,
+                       const int n_r, const int n_x)
+{
+    int64_t const ahead = (int64_t)n_r * p->m->k;
+    code_row      row[4];
+    vec           sum[4][4];
+    for (int i = 0; i < n_r; i++) row[i] = find_row(p, r + i);
+    for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
+    for (int32_t g = 0; g < p->n / GROUP; g++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < n_r; i++) {
+            code_row const at = find_group(row[i], g);
+            weights const  w = read_weights(at);
+            vec_prefetch(at.codes + ahead / 2);
+            if (g % 8 == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
+#pragma GCC unroll 4
+            for (int j = 0; j < n_x; j++)
+                sum[i][j] = add_products(&w, input_at(in, j) + g, sum[i][j]);
+        }
+    }
+    for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
+}
+
+/* What is left of all rows behind the last whole group. */
+INLINE void dot_ends(const hd_product_part *p, const hd_product_input *in, float *sums)
+{
+    int32_t const g = p->n / GROUP, n = p->n % GROUP;
+    for (int32_t r = 0; n > 0 && r < p->n_rows; r++) {
+        row_end       end;
+        weights const w = read_weights(copy_end(find_group(find_row(p, r), g), n, &end));
+        for (int j = 0; j < in->n_x; j++) {
+            float *const sum = sums + (r * in->n_x + j) * VEC_LANES;
+            vec_store(sum, add_products(&w, input_at(in, j) + g, vec_load(sum)));
+        }
+    }
+}
+
+INLINE void dot_rows(const hd_product_part *p, const hd_product_input *in, float *sums,
+                     const int n_r, const int n_x)
+{
+    int32_t r = 0;
+    for (; r + n_r <= p->n_rows; r += n_r) dot_groups(p, in, sums, r, n_r, n_x);
+    for (; r < p->n_rows; r++) dot_groups(p, in, sums, r, 1, n_x);
+    dot_ends(p, in, sums);
+}
+
+static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
+{
+    switch (in->n_x) {
+    case 1: dot_rows(p, in, sums, 4, 1); break;
+    case 2: dot_rows(p, in, sums, 2, 2); break;
+    case 3: dot_rows(p, in, sums, 2, 3); break;
+    default: dot_rows(p, in, sums, 2, 4); break;
+    }
+}
+
+/* ---- a decoded tile ---- */
+
+INLINE void store_group(weight_group *out, weights w)
+{
+    whole_store(out->even, w.even);
+    whole_store(out->odd, w.odd);
+    vec_store(out->scale, w.scale);
+}
+
+static void decode_part(const hd_product_part *p, void *out, int32_t stride)
+{
+    int32_t const groups = p->n / GROUP, n = p->n % GROUP;
+    for (int32_t r = 0; r < p->n_rows; r++) {
+        weight_group *const to = (weight_group *)(void *)((char *)out + (int64_t)r * stride);
+        code_row const      row = find_row(p, r);
+        row_end             end;
+        for (int32_t g = 0; g < groups; g++) store_group(to + g, read_weights(find_group(row, g)));
+        if (n) store_group(to + groups, read_weights(copy_end(find_group(row, groups), n, &end)));
+    }
+}
+
+INLINE weights load_group(const weight_group *w)
+{
+    return (weights){whole_load(w->even), whole_load(w->odd), vec_load(w->scale)};
+}
+
+/* CODE_ROWS rows by n_x inputs, in registers. */
+INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_product_input *in,
+                           int32_t j0, float *sums, const int n_x)
+{
+    int32_t const row_sums = in->n_x * VEC_LANES;
+    vec           sum[CODE_ROWS][CODE_INPUTS];
+    for (int i = 0; i < CODE_ROWS; i++) load_sums(sum[i], sums + i * row_sums, n_x);
+    for (int32_t g = 0; g < n_groups; g++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < CODE_ROWS; i++) {
+            weights const row = load_group(w + (int64_t)i * n_groups + g);
+#pragma GCC unroll 4
+            for (int j = 0; j < n_x; j++)
+                sum[i][j] = add_products(&row, input_at(in, j0 + j) + g, sum[i][j]);
+        }
+    }
+    for (int i = 0; i < CODE_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
+}
+
+static void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in, float *sums)
+{
+    for (int32_t j = 0; j < in->n_x; j += CODE_INPUTS)
+        for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += CODE_ROWS) {
+            const weight_group *const rows = (const weight_group *)w + (int64_t)i * n_groups;
+            float *const              to = sums + ((int64_t)i * in->n_x + j) * VEC_LANES;
+            if (in->n_x - j >= CODE_INPUTS)
+                multiply_block(rows, n_groups, in, j, to, CODE_INPUTS);
+            else
+                for (int32_t one = j; one < in->n_x; one++)
+                    multiply_block(rows, n_groups, in, one, to + (one - j) * VEC_LANES, 1);
+        }
+}
+
+static void add_all_lanes(const float *sums, int32_t n, float *out)
+{
+    for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
+}
+
+#define W4A4_FORMAT(symbol)                                            \
+    const hd_product_format symbol = {.lanes = VEC_LANES,              \
+                                      .group = GROUP,                  \
+                                      .x_bytes = sizeof(token_group),  \
+                                      .w_bytes = sizeof(weight_group), \
+                                      .has_scale = true,               \
+                                      .is_coded = true,                \
+                                      .arrange = arrange,              \
+                                      .decode = decode_part,           \
+                                      .dot = dot,                      \
+                                      .multiply = multiply_tile,       \
+                                      .add_lanes = add_all_lanes}
+
+#endif
