@@ -73,7 +73,7 @@ static hd_status lay_out(hd_st_writer *w, hd_buffer *header, const hd_st_tensor 
         at += (int64_t)bytes;
     }
     hd_buffer_text(header, "}");
-    while (header->used % 8 != 0) hd_buffer_text(header, " "); /* aligns the data */
+    while (header->used % 8 != 0 && !header->failed) hd_buffer_text(header, " "); /* aligned data */
     if (header->failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for a safetensors header");
     if (header->used > HD_ST_MAX_HEADER)
         HD_FAIL(err, HD_ERR_LIMIT, "header of %zu bytes, at most %zu can be read", header->used,

@@ -511,6 +511,30 @@ static void test_writer_takes_parts(void **state)
     temp_folder_remove(&t);
 }
 
+/* Each allocation of a writer may fail, those that its header grows by too. */
+static void test_writer_wants_memory(void **state)
+{
+    (void)state;
+    static const hd_st_tensor one = {.name = "a", .dtype = HD_ST_U8, .rank = 1, .shape = {2}};
+    hd_st_layout const        layout = {.tensors = &one, .n_tensors = 1};
+    temp_folder               t;
+    char                      path[256];
+    int64_t                   n = 1;
+    temp_folder_make(&t);
+    temp_folder_path(&t, "out.safetensors", path, sizeof path);
+    for (hd_status s = HD_ERR_MEMORY; s != HD_OK; n++) {
+        hd_st_writer w;
+        hd_error     err = {0};
+        hd_memory_fail_at(n);
+        s = hd_st_writer_begin(&w, path, &layout, &err);
+        hd_memory_fail_at(0);
+        if (s != HD_OK) assert_int_equal(s, HD_ERR_MEMORY);
+        hd_st_writer_abort(&w);
+    }
+    assert_true(n > 3);
+    assert_int_equal(rmdir(t.path), 0);
+}
+
 static void test_writer_is_atomic(void **state)
 {
     (void)state;
@@ -558,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_write_and_read),
         cmocka_unit_test(test_writer_refuses),
         cmocka_unit_test(test_writer_takes_parts),
+        cmocka_unit_test(test_writer_wants_memory),
         cmocka_unit_test(test_writer_is_atomic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
