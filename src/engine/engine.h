@@ -152,11 +152,23 @@ hd_status hd_engine_measure(const hd_options *opt, const int32_t *contexts, int3
 
 /* Layers that have a cache in use, the MTP block's included. */
 int32_t hd_engine_layers(const hd_engine *e);
-/* hd_cache_ranges of one of them. */
-int32_t hd_engine_ranges(const hd_engine *e, hd_cache_part part, int32_t layer, int32_t n,
+/* A part of the state of a sequence: its rings behind token `to`, or the compressed rows that the
+ * tokens from .. to - 1 completed. */
+typedef struct hd_state_span {
+    hd_cache_part part;
+    int32_t       from, to;
+} hd_state_span;
+/* hd_cache_ranges of one layer. */
+int32_t hd_engine_ranges(const hd_engine *e, const hd_state_span *span, int32_t layer,
                          hd_cache_range out[HD_CACHE_MAX_RANGES]);
-/* Bytes of the rows of a sequence of n tokens. */
-int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n);
+int64_t hd_engine_span_bytes(const hd_engine *e, const hd_state_span *span);
+/* A span out of the cache, or into it, layer by layer.
+ * bytes    [hd_engine_span_bytes]
+ * returns  HD_ERR_DEVICE */
+hd_status hd_engine_get(const hd_engine *e, const hd_state_span *span, int32_t seq, uint8_t *bytes,
+                        hd_error *err);
+hd_status hd_engine_put(const hd_engine *e, const hd_state_span *span, int32_t seq,
+                        const uint8_t *bytes, hd_error *err);
 /* Room for one mark. */
 int64_t hd_engine_mark_bytes(const hd_engine *e);
 /* hd_session_reset, and gives the memory of its rows back. */
@@ -165,6 +177,8 @@ void hd_session_empty(hd_session *s);
 void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n);
 /* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */
 hd_status hd_session_mark(hd_session *s, int32_t before, hd_error *err);
+/* Makes engine->identity, unless it is there: it reads a page of every tensor. */
+hd_status hd_engine_identify(hd_engine *e, hd_error *err);
 /* Replaces the session by a saved one, or leaves it as it is.  The engine is identified and
  * locked.  `what` names the bytes in messages. */
 hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, const char *what,

@@ -39,7 +39,7 @@ static_assert(sizeof(header) == 64, "the header has no padding");
 
 /* The text of config.json and what the checkpoint's digest is over.  Made when first asked for,
  * because it reads a page of every tensor. */
-static hd_status identify(hd_engine *e, hd_error *err)
+hd_status hd_engine_identify(hd_engine *e, hd_error *err)
 {
     char    path[4096];
     hd_file config = {0};
@@ -59,10 +59,11 @@ static header describe(const hd_session *s)
 {
     const hd_engine *const e = s->engine;
     int32_t const          n_vocab = e->model.config->n_vocab;
+    hd_state_span const    rings = {HD_CACHE_RINGS, 0, s->length};
+    hd_state_span const    rows = {HD_CACHE_ROWS, 0, s->length};
     int64_t const          bytes = s->length * (int64_t)sizeof *s->tokens +
                           (s->has_logits ? n_vocab * (int64_t)sizeof *s->logits : 0) +
-                          hd_engine_state_bytes(e, HD_CACHE_RINGS, s->length) +
-                          hd_engine_state_bytes(e, HD_CACHE_ROWS, s->length);
+                          hd_engine_span_bytes(e, &rings) + hd_engine_span_bytes(e, &rows);
     return (header){.magic = MAGIC,
                     .version = VERSION,
                     .bytes = sizeof(header),
@@ -107,9 +108,10 @@ static hd_status put_range(saver *w, const hd_cache_range *r, hd_error *err)
 static hd_status put_rows(saver *w, hd_cache_part part, hd_error *err)
 {
     const hd_engine *const e = w->s->engine;
+    hd_state_span const    span = {part, 0, w->s->length};
     for (int32_t l = 0; l < hd_engine_layers(e); l++) {
         hd_cache_range r[HD_CACHE_MAX_RANGES];
-        int32_t const  count = hd_engine_ranges(e, part, l, w->s->length, r);
+        int32_t const  count = hd_engine_ranges(e, &span, l, r);
         for (int32_t i = 0; i < count; i++) HD_TRY(put_range(w, &r[i], err));
     }
     return HD_OK;
@@ -131,7 +133,7 @@ static hd_status put_all(saver *w, hd_error *err)
 static hd_status save(const hd_session *s, const char *path, hd_error *err)
 {
     saver w = {.s = s, .digest = HD_DIGEST_START};
-    HD_TRY(identify(s->engine, err));
+    HD_TRY(hd_engine_identify(s->engine, err));
     HD_TRY(hd_file_begin(&w.file, path, err));
     hd_status const status = put_all(&w, err);
     if (status == HD_OK) return hd_file_commit(&w.file, err);
@@ -222,14 +224,9 @@ static const uint8_t *take(void *to, const uint8_t *from, size_t bytes)
 
 static hd_status take_rows(hd_session *s, hd_cache_part part, const uint8_t **from, hd_error *err)
 {
-    for (int32_t l = 0; l < hd_engine_layers(s->engine); l++) {
-        hd_cache_range r[HD_CACHE_MAX_RANGES];
-        int32_t const  count = hd_engine_ranges(s->engine, part, l, s->length, r);
-        for (int32_t i = 0; i < count; i++) {
-            HD_TRY(hd_cache_put(&r[i], s->seq, *from, err));
-            *from += hd_cache_range_bytes(&r[i]);
-        }
-    }
+    hd_state_span const span = {part, 0, s->length};
+    HD_TRY(hd_engine_put(s->engine, &span, s->seq, *from, err));
+    *from += hd_engine_span_bytes(s->engine, &span);
     return HD_OK;
 }
 
@@ -255,7 +252,7 @@ hd_status hd_session_parse(hd_session *s, const uint8_t *data, size_t bytes, con
 static hd_status restore(hd_session *s, const char *path, hd_error *err)
 {
     hd_file file = {0};
-    HD_TRY(identify(s->engine, err));
+    HD_TRY(hd_engine_identify(s->engine, err));
     HD_TRY(hd_file_map(&file, path, err));
     hd_status const status = hd_session_parse(s, file.data, file.bytes, path, err);
     hd_file_unmap(&file);

@@ -9,10 +9,14 @@
 
 #include "engine/engine.h"
 
-int32_t hd_engine_ranges(const hd_engine *e, hd_cache_part part, int32_t layer, int32_t n,
+int32_t hd_engine_ranges(const hd_engine *e, const hd_state_span *span, int32_t layer,
                          hd_cache_range out[HD_CACHE_MAX_RANGES])
 {
-    return hd_cache_ranges(&e->model.caches[layer], &e->model.shape, part, n, out);
+    const hd_layer_cache *const c = &e->model.caches[layer];
+    int32_t const               n = hd_cache_ranges(c, &e->model.shape, span->part, span->to, out);
+    for (int32_t i = 0; i < n && span->part == HD_CACHE_ROWS; i++)
+        out[i].first = span->from / c->ratio;
+    return n;
 }
 
 int32_t hd_engine_layers(const hd_engine *e)
@@ -20,40 +24,55 @@ int32_t hd_engine_layers(const hd_engine *e)
     return e->model.config->n_layers + (e->options.has_mtp ? 1 : 0);
 }
 
-int64_t hd_engine_state_bytes(const hd_engine *e, hd_cache_part part, int32_t n)
+int64_t hd_engine_span_bytes(const hd_engine *e, const hd_state_span *span)
 {
     int64_t bytes = 0;
     for (int32_t l = 0; l < hd_engine_layers(e); l++) {
         hd_cache_range r[HD_CACHE_MAX_RANGES];
-        int32_t const  count = hd_engine_ranges(e, part, l, n, r);
+        int32_t const  count = hd_engine_ranges(e, span, l, r);
         for (int32_t i = 0; i < count; i++) bytes += hd_cache_range_bytes(&r[i]);
     }
     return bytes;
 }
 
-/* ---- marks ---- */
-
-int64_t hd_engine_mark_bytes(const hd_engine *e)
+hd_status hd_engine_get(const hd_engine *e, const hd_state_span *span, int32_t seq, uint8_t *bytes,
+                        hd_error *err)
 {
-    int32_t const window = e->model.config->window;
-    int32_t const full = (window + HD_CACHE_EDGE - 1) / HD_CACHE_EDGE * HD_CACHE_EDGE;
-    return hd_engine_state_bytes(e, HD_CACHE_RINGS, full);
-}
-
-/* Copies the rings of a sequence of n tokens out of the cache, or back into it. */
-static hd_status move_rings(const hd_session *s, int32_t n, uint8_t *bytes, bool is_put,
-                            hd_error *err)
-{
-    for (int32_t l = 0; l < hd_engine_layers(s->engine); l++) {
+    for (int32_t l = 0; l < hd_engine_layers(e); l++) {
         hd_cache_range r[HD_CACHE_MAX_RANGES];
-        int32_t const  count = hd_engine_ranges(s->engine, HD_CACHE_RINGS, l, n, r);
+        int32_t const  count = hd_engine_ranges(e, span, l, r);
         for (int32_t i = 0; i < count; i++) {
-            HD_TRY(is_put ? hd_cache_put(&r[i], s->seq, bytes, err)
-                          : hd_cache_get(&r[i], s->seq, bytes, err));
+            HD_TRY(hd_cache_get(&r[i], seq, bytes, err));
             bytes += hd_cache_range_bytes(&r[i]);
         }
     }
     return HD_OK;
+}
+
+hd_status hd_engine_put(const hd_engine *e, const hd_state_span *span, int32_t seq,
+                        const uint8_t *bytes, hd_error *err)
+{
+    for (int32_t l = 0; l < hd_engine_layers(e); l++) {
+        hd_cache_range r[HD_CACHE_MAX_RANGES];
+        int32_t const  count = hd_engine_ranges(e, span, l, r);
+        for (int32_t i = 0; i < count; i++) {
+            HD_TRY(hd_cache_put(&r[i], seq, bytes, err));
+            bytes += hd_cache_range_bytes(&r[i]);
+        }
+    }
+    return HD_OK;
+}
+
+/* ---- marks ---- */
+
+static hd_state_span rings_at(int32_t n) { return (hd_state_span){HD_CACHE_RINGS, 0, n}; }
+
+int64_t hd_engine_mark_bytes(const hd_engine *e)
+{
+    int32_t const       window = e->model.config->window;
+    int32_t const       full = (window + HD_CACHE_EDGE - 1) / HD_CACHE_EDGE * HD_CACHE_EDGE;
+    hd_state_span const rings = rings_at(full);
+    return hd_engine_span_bytes(e, &rings);
 }
 
 /* The mark that a new one replaces: an unused one, else the oldest. */
@@ -70,9 +89,10 @@ hd_status hd_session_mark(hd_session *s, int32_t before, hd_error *err)
     if (s->engine->options.marks <= 0) return HD_OK;
     int32_t at = (before / HD_CACHE_EDGE + 1) * HD_CACHE_EDGE;
     for (; at <= s->length; at += HD_CACHE_EDGE) {
-        hd_mark *const m = oldest_mark(s);
+        hd_mark *const      m = oldest_mark(s);
+        hd_state_span const rings = rings_at(at);
         m->at = 0;
-        HD_TRY(move_rings(s, at, m->bytes, false, err));
+        HD_TRY(hd_engine_get(s->engine, &rings, s->seq, m->bytes, err));
         m->at = at;
     }
     return HD_OK;
@@ -112,13 +132,14 @@ static void print_marks(const hd_session *s, char *out, size_t cap)
 
 static hd_status rewind_to(hd_session *s, int32_t n, hd_error *err)
 {
-    hd_mark *const m = find_mark(s, n);
+    hd_mark *const      m = find_mark(s, n);
+    hd_state_span const rings = rings_at(n);
     if (!m) {
         char kept[128];
         print_marks(s, kept, sizeof kept);
         HD_FAIL(err, HD_ERR_LIMIT, "no state is kept at %d tokens; kept are: %s", n, kept);
     }
-    HD_TRY(move_rings(s, n, m->bytes, true, err));
+    HD_TRY(hd_engine_put(s->engine, &rings, s->seq, m->bytes, err));
     drop_marks(s, n);
     s->length = n;
     s->has_logits = false;
@@ -150,9 +171,9 @@ static hd_status copy_rows(hd_session *to, const hd_session *from, hd_error *err
 {
     for (int part = HD_CACHE_RINGS; part <= HD_CACHE_ROWS; part++)
         for (int32_t l = 0; l < hd_engine_layers(to->engine); l++) {
-            hd_cache_range r[HD_CACHE_MAX_RANGES];
-            int32_t const  count =
-                hd_engine_ranges(to->engine, (hd_cache_part)part, l, from->length, r);
+            hd_cache_range      r[HD_CACHE_MAX_RANGES];
+            hd_state_span const span = {(hd_cache_part)part, 0, from->length};
+            int32_t const       count = hd_engine_ranges(to->engine, &span, l, r);
             for (int32_t i = 0; i < count; i++)
                 HD_TRY(hd_cache_copy(&r[i], to->seq, from->seq, err));
         }
