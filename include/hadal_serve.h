@@ -78,7 +78,7 @@ typedef struct hd_batch_options {
                                and max_new fit, so that it never fails later; 0: whole contexts of
                                all sessions or half of the machine's memory, what is less      */
     int64_t ram_bytes;      /* of kept prompts in memory; 0: 1 GiB or an eighth of the machine's,
-                               what is less; -1: none                                           */
+                               what is less; -1: none, and no folder                            */
     const char *folder;     /* of kept prompts on disk, made when missing; NULL: none           */
     int64_t     disk_bytes; /* of that folder; 0: 16 GiB                                        */
 } hd_batch_options;

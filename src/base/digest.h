@@ -10,5 +10,16 @@ HD_BEGIN_C
 #define HD_DIGEST_START UINT64_C(0xCBF29CE484222325)
 uint64_t hd_digest_add(uint64_t digest, const void *data, size_t bytes);
 
+/* SHA-256 (FIPS 180-4), for names that nobody can make two things have. */
+#define HD_SHA256_BYTES 32
+typedef struct hd_sha256 {
+    uint32_t state[8];
+    uint64_t bytes; /* added so far */
+    uint8_t  block[64];
+} hd_sha256;
+void hd_sha256_begin(hd_sha256 *h);
+void hd_sha256_add(hd_sha256 *h, const void *data, size_t bytes);
+void hd_sha256_end(hd_sha256 *h, uint8_t out[HD_SHA256_BYTES]);
+
 HD_END_C
 #endif

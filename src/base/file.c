@@ -111,6 +111,19 @@ hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_b
     return HD_OK;
 }
 
+hd_status hd_file_open(hd_file_reader *out, const char *path, hd_error *err)
+{
+    out->path = path;
+    return open_regular(&out->fd, &out->bytes, path, err);
+}
+
+hd_status hd_file_take(hd_file_reader *r, void *to, size_t bytes, hd_error *err)
+{
+    return read_all(r->fd, to, bytes, r->path, err);
+}
+
+void hd_file_close(hd_file_reader *r) { close(r->fd); }
+
 hd_status hd_file_look(hd_file_kind *out, const char *path, hd_error *err)
 {
     struct stat st;

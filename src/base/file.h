@@ -23,6 +23,16 @@ void hd_file_release(const void *data, size_t bytes);
  * owns     *out belongs to `pool` */
 hd_status hd_file_read(char **out, size_t *bytes, const char *path, size_t max_bytes, hd_pool *pool,
                        hd_error *err);
+/* A file that is read from its beginning on, in pieces; its size is known. */
+typedef struct hd_file_reader {
+    int         fd;
+    const char *path; /* borrowed */
+    size_t      bytes;
+} hd_file_reader;
+hd_status hd_file_open(hd_file_reader *out, const char *path, hd_error *err);
+/* The next bytes, all of them.  returns HD_ERR_IO, also when there are fewer */
+hd_status hd_file_take(hd_file_reader *r, void *to, size_t bytes, hd_error *err);
+void      hd_file_close(hd_file_reader *r);
 /* Makes operation number `n` from now (1 is the next) fail with EIO: each open, look at a file's
  * size or existence, map, read, entry of a folder, write, sync, rename, removal and folder made is
  * one.  0 switches it off.  For tests. */

@@ -6,6 +6,8 @@
 #define DEFAULT_WAITING 256
 #define MAX_WAITING     (1 << 20)
 #define DEFAULT_CHUNK   64
+#define MOST_RAM        ((int64_t)1 << 30) /* of kept prompts, when nobody says */
+#define DEFAULT_DISK    ((int64_t)16 << 30)
 
 /* ---- open ---- */
 
@@ -32,6 +34,27 @@ static hd_status check_options(hd_batch_options *o, const hd_engine *e, hd_error
     if (!o->chunk) o->chunk = e->options.chunk < DEFAULT_CHUNK ? e->options.chunk : DEFAULT_CHUNK;
     if (!o->kv_bytes) o->kv_bytes = default_kv_bytes(e);
     return HD_OK;
+}
+
+static hd_status check_keeping(hd_batch_options *o, hd_error *err)
+{
+    int64_t const eighth = hd_memory_machine_bytes() / 8;
+    if (o->ram_bytes < -1) HD_FAIL(err, HD_ERR_INVALID, "kept prompts: bytes of memory below -1");
+    if (o->disk_bytes < 0)
+        HD_FAIL(err, HD_ERR_INVALID, "kept prompts: bytes of the folder below 0");
+    if (o->ram_bytes == -1 && o->folder)
+        HD_FAIL(err, HD_ERR_INVALID, "%s: no memory for what is on its way there", o->folder);
+    if (!o->ram_bytes) o->ram_bytes = eighth > 0 && eighth < MOST_RAM ? eighth : MOST_RAM;
+    if (!o->disk_bytes) o->disk_bytes = DEFAULT_DISK;
+    return HD_OK;
+}
+
+static hd_status open_prefix(hd_batch *b, hd_error *err)
+{
+    hd_prefix_options const o = {.ram_bytes = b->options.ram_bytes,
+                                 .folder = b->options.folder,
+                                 .disk_bytes = b->options.disk_bytes};
+    return o.ram_bytes > 0 ? hd_prefix_open(&b->prefix, b->engine, &o, err) : HD_OK;
 }
 
 static hd_status alloc_lists(hd_batch *b, hd_error *err)
@@ -62,7 +85,9 @@ static hd_status open_parts(hd_batch *b, hd_error *err)
 {
     HD_TRY(check_options(&b->options, b->engine, err));
     HD_TRY(open_lock(b, err));
+    HD_TRY(check_keeping(&b->options, err));
     HD_TRY(alloc_lists(b, err));
+    HD_TRY(open_prefix(b, err));
     for (; b->n_idle < b->engine->options.n_sessions; b->n_idle++)
         HD_TRY(hd_session_open(&b->sessions[b->n_idle], b->engine, err));
     return HD_OK;
@@ -88,6 +113,7 @@ void hd_batch_close(hd_batch *b)
     if (!b) return;
     hd_error_set(&why, HD_ERR_CANCELLED, -1, "the batch was closed");
     if (b->has_lock && b->has_changed) hd_batch_end_all(b, &why);
+    hd_prefix_close(b->prefix);
     while (b->n_idle > 0) hd_session_close(b->sessions[--b->n_idle]);
     hd_memory_free(b->sessions);
     hd_memory_free(b->running);

@@ -2,20 +2,26 @@
 #define HD_ENGINE_BATCH_H
 
 #include "engine/answer.h"
+#include "engine/prefix.h"
 
 /* Batches from inside.
  *
  *   batch_job.c   a request: copied, checked, and what its user is told
  *   batch.c       open and close, the queue, waiting
  *   batch_step.c  a pass: who starts, whose rows run, what comes of them
+ *   batch_prefix.c  which states are kept, and who waits for one
  *
  * Any thread may put a job into the queue or mark one as cancelled; all else is the business of
  * the thread that steps, so only the queue, the marks and the counts are locked. */
 
 HD_BEGIN_C
 
+/* Most states that are kept of one prompt. */
+#define HD_MAX_KEEP 24
+
 typedef enum hd_job_state {
     HD_JOB_WAITING, /* in the queue                         */
+    HD_JOB_HELD,    /* has a session, and waits for a state that another is about to keep */
     HD_JOB_READING, /* its prompt is not wholly evaluated   */
     HD_JOB_DRAWING  /* its last token is the one to read    */
 } hd_job_state;
@@ -30,12 +36,14 @@ typedef struct hd_job {
     hd_pool       pool;
     bool          is_drawn; /* false: the prompt is scored, and that is all */
     hd_answer     answer;
-    hd_matcher   *matcher;           /* owned; NULL: none */
-    uint32_t     *allowed;           /* [(n_vocab + 31) / 32] in pool, with a matcher */
-    int64_t       promise;           /* bytes of KV rows */
-    hd_session   *session;           /* borrowed while it runs; NULL: it waits */
-    int32_t       first_row, n_rows; /* in the pass under way */
-    hd_error      failure;           /* what ends it; HD_OK when nothing went wrong */
+    hd_matcher   *matcher;              /* owned; NULL: none */
+    uint32_t     *allowed;              /* [(n_vocab + 31) / 32] in pool, with a matcher */
+    int64_t       promise;              /* bytes of KV rows */
+    hd_session   *session;              /* borrowed while it runs; NULL: it waits */
+    int32_t       first_row, n_rows;    /* in the pass under way */
+    hd_error      failure;              /* what ends it; HD_OK when nothing went wrong */
+    int32_t       keep_at[HD_MAX_KEEP]; /* [n_keep] tokens behind which its state is kept, rising */
+    int32_t       n_keep, n_kept;       /* the first n_kept are done */
     double        asked_at, started_at, drawing_at; /* seconds of hd_answer_now */
     hd_answer_end end;
 } hd_job;
@@ -49,6 +57,7 @@ struct hd_batch {
     hd_pass_row     *rows;    /* [max_rows] owned: of a pass */
     int32_t          n_rows;
     int32_t          turn;     /* whose prompt is read first in the next pass */
+    hd_prefix       *prefix;   /* owned; NULL: nothing is kept */
     int64_t          promised; /* bytes of KV rows, to those that run */
 
     pthread_mutex_t lock; /* over what follows, and over is_cancelled */
@@ -79,6 +88,18 @@ hd_status hd_job_score(hd_job *j, int32_t first, int32_t n, const float *logits,
 void hd_job_finish(hd_job *j);
 /* Gives out the end. */
 void hd_job_report(hd_job *j);
+
+/* ---- batch_prefix.c ---- */
+
+/* Looks for a state to go on from; the job reads from there, or stays held.
+ * returns  HD_ERR_DEVICE, as those below */
+hd_status hd_job_begin(hd_batch *b, hd_job *j, hd_error *err);
+/* Keeps what the last pass came past. */
+hd_status hd_job_keep(hd_batch *b, hd_job *j, hd_error *err);
+/* Keeps the end of an answer. */
+hd_status hd_job_keep_end(hd_batch *b, const hd_job *j, hd_error *err);
+/* Adds a place to keep a state at, further on than the job is; false when there are too many. */
+bool hd_job_keep_at(hd_job *j, int32_t at);
 
 /* ---- batch_step.c ---- */
 

@@ -28,6 +28,7 @@ static void count_end(hd_batch *b, const hd_job *j)
     pthread_mutex_lock(&b->lock);
     b->stats.n_failed += j->end.error.code != HD_OK;
     b->stats.new_tokens += j->answer.n_new;
+    b->stats.cached_tokens += j->end.n_cached;
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -140,9 +141,19 @@ static void start_jobs(hd_batch *b)
         pthread_mutex_unlock(&b->lock);
         if (!j) return;
         j->session = b->sessions[--b->n_idle];
-        j->state = HD_JOB_READING;
+        j->state = HD_JOB_HELD;
         j->started_at = hd_answer_now();
         b->promised += j->promise;
+    }
+}
+
+static void begin_jobs(hd_batch *b)
+{
+    for (int32_t i = 0; i < b->stats.n_running;) {
+        hd_job *const j = b->running[i++];
+        if (j->state != HD_JOB_HELD || hd_job_begin(b, j, &j->failure) == HD_OK) continue;
+        hd_batch_end(b, j);
+        i--;
     }
 }
 
@@ -159,12 +170,12 @@ static int32_t count_state(const hd_batch *b, hd_job_state state)
 static void share_rows(hd_batch *b)
 {
     int32_t const n = b->stats.n_running, n_drawing = count_state(b, HD_JOB_DRAWING);
-    int32_t       readers = n - n_drawing;
+    int32_t       readers = count_state(b, HD_JOB_READING);
     int32_t       left = n_drawing > 0 ? b->options.chunk : b->engine->options.chunk;
     for (int32_t i = 0; i < n; i++) {
         hd_job *const j = b->running[(b->turn + i) % n];
-        j->n_rows = 1;
-        if (j->state == HD_JOB_DRAWING) continue;
+        j->n_rows = j->state == HD_JOB_DRAWING;
+        if (j->state != HD_JOB_READING) continue;
         int32_t const need = j->asked.n_prompt - j->session->length;
         int32_t const share = (left + readers - 1) / readers;
         j->n_rows = need < share ? need : share;
@@ -228,12 +239,13 @@ static results results_at(const hd_batch *b, const hd_job *j, int32_t at)
     return (results){logits, logits + (n - 1) * vocab, n};
 }
 
-static hd_status take_prompt(hd_job *j, const results *r, hd_error *err)
+static hd_status take_prompt(hd_batch *b, hd_job *j, const results *r, hd_error *err)
 {
     hd_session *const s = j->session;
     int32_t const     first = s->length;
     HD_TRY(hd_sampler_check_logits(r->last, s->engine->model.config->n_vocab, err));
     hd_session_advance(s, tokens_of(j), j->n_rows);
+    HD_TRY(hd_job_keep(b, j, err));
     if (j->asked.is_scored) HD_TRY(hd_job_score(j, first, j->n_rows, r->logits, err));
     if (s->length < j->asked.n_prompt) return HD_OK;
     j->state = HD_JOB_DRAWING;
@@ -241,10 +253,10 @@ static hd_status take_prompt(hd_job *j, const results *r, hd_error *err)
     return j->is_drawn && !j->answer.is_cancelled ? hd_job_draw(j, r->last, err) : HD_OK;
 }
 
-static hd_status take_result(hd_job *j, const results *r, hd_error *err)
+static hd_status take_result(hd_batch *b, hd_job *j, const results *r, hd_error *err)
 {
     if (j->n_rows == 0) return HD_OK;
-    if (j->state == HD_JOB_READING) return take_prompt(j, r, err);
+    if (j->state == HD_JOB_READING) return take_prompt(b, j, r, err);
     hd_session_advance(j->session, tokens_of(j), 1);
     return hd_job_draw(j, r->last, err);
 }
@@ -272,12 +284,13 @@ static void take_results(hd_batch *b)
     for (int32_t i = 0; i < b->stats.n_running; i++) {
         hd_job *const j = b->running[i];
         results const r = results_at(b, j, at);
-        take_result(j, &r, &j->failure);
+        take_result(b, j, &r, &j->failure);
         at += r.n_wanted;
     }
     for (int32_t i = 0; i < b->stats.n_running;) {
         hd_job *const j = b->running[i];
         if (j->failure.code == HD_ERR_NUMERIC) explain(b, j);
+        if (j->failure.code == HD_OK && is_finished(j)) hd_job_keep_end(b, j, &j->failure);
         if (j->failure.code == HD_OK && !is_finished(j))
             i++;
         else
@@ -287,10 +300,22 @@ static void take_results(hd_batch *b)
 
 /* ---- the pass ---- */
 
+static void count_kept(hd_batch_stats *s, const hd_prefix_counts *c)
+{
+    s->kept_states = c->states;
+    s->kept_bytes = c->bytes;
+    s->disk_states = c->disk_states;
+    s->disk_bytes = c->disk_bytes;
+    s->n_evicted = c->n_evicted;
+    s->n_damaged = c->n_damaged;
+}
+
 static void count_pass(hd_batch *b)
 {
+    if (b->prefix) hd_prefix_settle(b->prefix);
     pthread_mutex_lock(&b->lock);
     b->stats.n_passes++;
+    if (b->prefix) count_kept(&b->stats, &b->prefix->counts);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -320,6 +345,7 @@ hd_status hd_batch_step(hd_batch *b, bool *is_idle, hd_error *err)
     if (b->is_dead) HD_FAIL(err, HD_ERR_DEVICE, "the engine is dead");
     end_cancelled(b);
     start_jobs(b);
+    begin_jobs(b);
     list_rows(b);
     *is_idle = b->n_rows == 0;
     if (*is_idle) return HD_OK;
