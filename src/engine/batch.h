@@ -43,6 +43,7 @@ typedef struct hd_job {
     int32_t       first_row, n_rows;    /* in the pass under way */
     hd_error      failure;              /* what ends it; HD_OK when nothing went wrong */
     int32_t       keep_at[HD_MAX_KEEP]; /* [n_keep] tokens behind which its state is kept, rising */
+    bool          has_waited;           /* for another's state */
     int32_t       n_keep, n_kept;       /* the first n_kept are done */
     double        asked_at, started_at, drawing_at; /* seconds of hd_answer_now */
     hd_answer_end end;

@@ -87,16 +87,16 @@ static int32_t common_length(const hd_job *a, const hd_job *b)
     return n;
 }
 
-/* Whether one that started earlier is about to read at least a page that this one would read; it
- * is to keep its state there. */
+/* Whether one that started earlier is about to read at least a page that this one would read, or,
+ * once it waits, anything; it is to keep its state there. */
 static bool is_worth_waiting(hd_batch *b, const hd_job *j, int32_t n_found)
 {
+    int32_t const least = j->has_waited ? 1 : HD_CACHE_EDGE;
     for (int32_t i = 0; i < b->stats.n_running && b->running[i] != j; i++) {
         hd_job *const r = b->running[i];
         if (r->state == HD_JOB_DRAWING || !r->asked.is_kept) continue;
         int32_t const n = common_length(r, j);
-        if (n >= n_found + HD_CACHE_EDGE && n > r->session->length && hd_job_keep_at(r, n))
-            return true;
+        if (n >= n_found + least && n > r->session->length && hd_job_keep_at(r, n)) return true;
     }
     return false;
 }
@@ -134,7 +134,10 @@ hd_status hd_job_begin(hd_batch *b, hd_job *j, hd_error *err)
     int32_t n_shared;
     bool    waits;
     HD_TRY(look_up(b, j, &n_shared, &waits, err));
-    if (waits) return HD_OK;
+    if (waits) {
+        j->has_waited = true;
+        return HD_OK;
+    }
     j->state = HD_JOB_READING;
     j->end.n_cached = j->session->length;
     plan_keeping(b, j, j->end.n_cached, n_shared);

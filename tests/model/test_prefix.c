@@ -77,9 +77,9 @@ static const prefix_case cases[] = {
 };
 
 /* Lengths around groups, windows and pages, and some that are nothing. */
-static const int32_t cuts[] = {17,  18,  19,  20,  63,  66,  126, 127, 128, 129, 130, 131,
-                               132, 133, 200, 255, 256, 257, 258, 260, 261, 384, 385, 386,
-                               391, 437, 511, 512, 513, 514, 516, 517, 601};
+static const int32_t cuts[] = {17,  18,  19,  20,  63,  66,  126, 127, 128, 129, 130,
+                               131, 132, 133, 200, 255, 256, 257, 258, 260, 261, 384,
+                               385, 386, 391, 437, 511, 512, 513, 514, 516, 517, 601};
 #define N_CUTS ((int32_t)(sizeof cuts / sizeof cuts[0]))
 
 static void test_equal_bits(void **state)
@@ -87,11 +87,12 @@ static void test_equal_bits(void **state)
     const prefix_case *const c = *state;
     hd_engine *const         e = open_engine(
                 (hd_options){.model = c->model, .act = c->act, .kv = c->kv, .max_tokens = LONGEST});
-    static heard cold[N_CUTS];
-    int32_t      prompt[LONGEST];
-    for (int32_t i = 0; i < N_CUTS; i++)
+    static heard  cold[N_CUTS];
+    int32_t       prompt[LONGEST];
+    int32_t const step = c == cases ? 1 : 4; /* all lengths once, some in every format */
+    for (int32_t i = 0; i < N_CUTS; i += step)
         cold[i] = ask_cold(e, prompt, make_prompt(prompt, cuts[i], 9, i));
-    for (int32_t i = 0; i < N_CUTS; i++) {
+    for (int32_t i = 0; i < N_CUTS; i += step) {
         hd_batch *const b = open_batch(e, (hd_batch_options){0});
         ask(b, prompt, make_prompt(prompt, cuts[i], 0, 0));
         heard const warm = ask(b, prompt, make_prompt(prompt, cuts[i], 9, i));
@@ -113,7 +114,8 @@ static void test_many_in_one(void **state)
     hd_batch *const  b = open_batch(e, (hd_batch_options){0});
     int32_t          prompt[LONGEST];
     (void)state;
-    for (int32_t i = 0; i < N_CUTS; i += 2) ask(b, prompt, make_prompt(prompt, cuts[i], 3, 900 + i));
+    for (int32_t i = 0; i < N_CUTS; i += 2)
+        ask(b, prompt, make_prompt(prompt, cuts[i], 3, 900 + i));
     for (int32_t i = 1; i < N_CUTS; i += 2) {
         int32_t const n = make_prompt(prompt, cuts[i], 9, i);
         heard const   cold = ask(b, prompt, n);
@@ -138,16 +140,470 @@ static void test_turns(void **state)
     for (int32_t i = 0; i < 11; i++) prompt[n + 6 + i] = token_at(9000 + i);
     heard const next = ask(b, prompt, n + 17);
     assert_int_equal(next.end.n_cached, n + 5); /* the last token drawn was never read */
-    heard const cold = ask_cold(open_engine((hd_options){.max_tokens = LONGEST}), prompt, n + 17);
+    hd_engine *const other = open_engine((hd_options){.max_tokens = LONGEST});
+    heard const      cold = ask_cold(other, prompt, n + 17);
     expect_same(&cold, &next, 0, "next turn");
+    hd_engine_close(other);
     prompt[n] = 5;
     assert_int_equal(ask(b, prompt, n + 17).end.n_cached, n - 1);
     hd_batch_close(b);
     hd_engine_close(e);
 }
 
-int main(void)
+/* ---- arriving together ---- */
+
+/* The same prompt eight times: one reads it, the others their last token; all have equal bits. */
+static void test_together(void **state)
 {
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST, .n_sessions = 4});
+    hd_batch *const  b = open_batch(e, (hd_batch_options){.chunk = 32});
+    heard            h[8] = {0};
+    int32_t          prompt[LONGEST];
+    int32_t const    n = make_prompt(prompt, 520, 0, 0);
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        hd_request const r = request_of(prompt, n, &h[i]);
+        submit(b, &r);
+    }
+    run(b);
+    for (int i = 0; i < 8; i++) {
+        expect_same(&h[0], &h[i], i, "together");
+        assert_int_equal(h[i].end.n_cached, i ? n - 1 : 0);
+    }
+    hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* A shared beginning is read once; a short one is not worth waiting for; when the one that reads it
+ * leaves, the next one does. */
+static void test_shared_beginning(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST, .n_sessions = 4});
+    hd_batch *const  b = open_batch(e, (hd_batch_options){.chunk = 32});
+    heard            h[4] = {0};
+    int32_t          prompt[LONGEST];
+    uint64_t         first = 0;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int32_t const    n = make_prompt(prompt, i == 3 ? 100 : 300, 40, i);
+        hd_request const r = request_of(prompt, n, &h[i]);
+        uint64_t const   t = submit(b, &r);
+        if (i == 0) first = t;
+    }
+    step(b);
+    assert_int_equal(b->running[1]->state, HD_JOB_HELD);
+    assert_int_equal(b->running[2]->state, HD_JOB_HELD);
+    assert_int_not_equal(b->running[3]->state, HD_JOB_HELD);
+    hd_batch_cancel(b, first);
+    run(b);
+    assert_int_equal(h[0].end.error.code, HD_ERR_CANCELLED);
+    assert_int_equal(h[1].end.n_cached, 0);
+    assert_int_equal(h[2].end.n_cached, 300);
+    assert_int_equal(h[3].end.n_cached, 0);
+    hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* ---- room ---- */
+
+/* Bytes that one prompt of 40 tokens and its answer take. */
+static int64_t bytes_of_one(hd_engine *e)
+{
+    hd_batch *const b = open_batch(e, (hd_batch_options){0});
+    int32_t         prompt[LONGEST];
+    ask(b, prompt, make_prompt(prompt, 0, 40, 0));
+    int64_t const bytes = stats_of(b).kept_bytes;
+    assert_int_equal(stats_of(b).kept_states, 2);
+    hd_batch_close(b);
+    return bytes;
+}
+
+static int32_t cached_of(hd_batch *b, int32_t who)
+{
+    int32_t prompt[LONGEST];
+    return ask(b, prompt, make_prompt(prompt, 0, 40, who)).end.n_cached;
+}
+
+static void test_room(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST});
+    int64_t const    one = bytes_of_one(e);
+    hd_batch *const  b = open_batch(e, (hd_batch_options){.ram_bytes = 2 * one});
+    (void)state;
+    assert_int_equal(cached_of(b, 1), 0);
+    assert_int_equal(cached_of(b, 2), 0);
+    assert_int_equal(cached_of(b, 1), 39); /* used now, so 2 gives way */
+    assert_int_equal(cached_of(b, 3), 0);
+    assert_int_equal(cached_of(b, 1), 39);
+    assert_int_equal(cached_of(b, 2), 0);
+    assert_true(stats_of(b).n_evicted >= 2);
+    assert_true(stats_of(b).kept_bytes <= 2 * one);
+    hd_batch_close(b);
+    hd_batch *const none = open_batch(e, (hd_batch_options){.ram_bytes = one / 3});
+    assert_int_equal(cached_of(none, 1), 0);
+    assert_int_equal(cached_of(none, 1), 0);
+    assert_int_equal(stats_of(none).kept_bytes, 0);
+    hd_batch_close(none);
+    hd_engine_close(e);
+}
+
+/* Two chats that share a beginning, in turn, while another gives way: neither loses it. */
+static void test_alternating(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST, .n_sessions = 2});
+    hd_batch *const  b = open_batch(e, (hd_batch_options){0});
+    int32_t          prompt[LONGEST];
+    (void)state;
+    for (int32_t turn = 0; turn < 4; turn++)
+        for (int32_t who = 1; who < 3; who++) {
+            int32_t const n = make_prompt(prompt, 500, 20 * (turn + 1), who);
+            int32_t const cached = ask(b, prompt, n).end.n_cached;
+            assert_true(cached >= (turn > 0 ? 500 + 20 * turn - 1 : who > 1 ? 256 : 0));
+        }
+    hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* Without leave nothing is kept; what is kept serves all. */
+static void test_asked_not_to(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST});
+    hd_batch *const  b = open_batch(e, (hd_batch_options){0});
+    heard            h[3] = {0};
+    int32_t          prompt[LONGEST];
+    int32_t const    n = make_prompt(prompt, 0, 60, 1);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        hd_request r = request_of(prompt, n, &h[i]);
+        r.is_kept = i == 1;
+        submit(b, &r);
+        run(b);
+        assert_int_equal(stats_of(b).kept_states, i ? 2 : 0);
+    }
+    assert_int_equal(h[1].end.n_cached, 0);
+    assert_int_equal(h[2].end.n_cached, n - 1);
+    hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* With each allocation failing in turn there is an answer, and it has its bits. */
+static void test_failing_allocations(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST});
+    int32_t          prompt[LONGEST];
+    int32_t const    n = make_prompt(prompt, 270, 9, 1);
+    heard const      cold = ask_cold(e, prompt, n);
+    (void)state;
+    for (int64_t at = 1; at < 12; at++) {
+        hd_batch *const  b = open_batch(e, (hd_batch_options){0});
+        heard            h = {0};
+        hd_request const r = request_of(prompt, n, &h);
+        submit(b, &r);
+        hd_memory_fail_at(at);
+        run(b);
+        hd_memory_fail_at(0);
+        expect_same(&cold, &h, (int32_t)at, "short of memory");
+        heard const warm = ask(b, prompt, n);
+        expect_same(&cold, &warm, (int32_t)at, "after it");
+        hd_batch_close(b);
+    }
+    hd_engine_close(e);
+}
+
+/* ---- the folder ---- */
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/hadal-prefix-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+}
+
+/* Calls fn for each file of the folder that ends so; returns how many. */
+static int for_files(const char *ending, void (*fn)(const char *path))
+{
+    DIR *const           d = opendir(folder);
+    const struct dirent *e;
+    char                 path[512];
+    int                  n = 0;
+    while ((e = readdir(d))) {
+        size_t const length = strlen(e->d_name), tail = strlen(ending);
+        if (e->d_name[0] == '.' || length < tail || strcmp(e->d_name + length - tail, ending) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (fn) fn(path);
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+static void remove_path(const char *path) { unlink(path); }
+
+static void remove_folder(void)
+{
+    for_files("", remove_path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static hd_batch *open_folder(hd_engine *e, int64_t disk_bytes)
+{
+    return open_batch(e, (hd_batch_options){.folder = folder, .disk_bytes = disk_bytes});
+}
+
+static hd_engine *open_kept(void) { return open_engine((hd_options){.max_tokens = LONGEST}); }
+
+/* Behind a restart, a prompt and what comes behind it go on with the bits of a cold run. */
+static void test_restart(void **state)
+{
+    hd_engine    *e = open_kept();
+    int32_t       prompt[LONGEST];
+    int32_t const n = make_prompt(prompt, 600, 9, 1);
+    heard const   cold = ask_cold(e, prompt, n);
+    (void)state;
+    make_folder();
+    hd_batch *b = open_folder(e, 0);
+    ask(b, prompt, make_prompt(prompt, 600, 0, 0));
+    hd_batch_close(b);
+    hd_engine_close(e);
+    e = open_kept();
+    b = open_folder(e, 0);
+    step(b);
+    heard warm = ask(b, prompt, make_prompt(prompt, 600, 9, 1));
+    expect_same(&cold, &warm, 0, "restarted");
+    assert_int_equal(warm.end.n_cached, 599);
+    assert_true(stats_of(b).disk_states >= 3);
+    assert_int_equal(stats_of(b).n_damaged, 0);
+    warm = ask(b, prompt, n); /* from memory now */
+    expect_same(&cold, &warm, 0, "restarted, again");
+    assert_int_equal(warm.end.n_cached, n - 1);
+    hd_batch_close(b);
+    hd_engine_close(e);
+    remove_folder();
+}
+
+static void test_one_process(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.n_sessions = 1});
+    hd_engine *const other = open_engine((hd_options){.n_sessions = 1});
+    hd_batch        *b = NULL;
+    hd_error         err = {0};
+    (void)state;
+    make_folder();
+    hd_batch_options const o = {.folder = folder};
+    hd_batch *const        first = open_batch(e, o);
+    assert_int_equal(hd_batch_open(&b, other, &o, &err), HD_ERR_INVALID);
+    assert_non_null(strstr(err.message, "another process is at work there"));
+    hd_batch_close(first);
+    hd_batch_close(open_batch(other, o));
+    hd_batch_options const no_ram = {.folder = folder, .ram_bytes = -1};
+    assert_int_equal(hd_batch_open(&b, e, &no_ram, &err), HD_ERR_INVALID);
+    hd_engine_close(e);
+    hd_engine_close(other);
+    remove_folder();
+}
+
+/* Where a bit is to be flipped, from the end when it is negative; or the file to be cut there. */
+static long spoil_at;
+static bool spoil_cuts;
+
+static void spoil(const char *path)
+{
+    FILE *const f = fopen(path, "r+b");
+    struct stat st;
+    assert_non_null(f);
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    long const at = spoil_at < 0 ? (long)st.st_size + spoil_at : spoil_at;
+    if (at < (long)st.st_size && spoil_cuts) assert_int_equal(ftruncate(fileno(f), at), 0);
+    if (at < (long)st.st_size && !spoil_cuts) {
+        fseek(f, at, SEEK_SET);
+        int const byte = fgetc(f);
+        fseek(f, at, SEEK_SET);
+        fputc(byte ^ 4, f);
+    }
+    fclose(f);
+}
+
+/* A bit of every file, wherever it is flipped, and files that were cut: found, and read anew. */
+static void test_damage(void **state)
+{
+    static const struct {
+        long at;
+        bool cuts;
+    } all[] = {{0, 0},   {9, 0},   {13, 0},  {17, 0},  {40, 0},    {80, 0},   {97, 0},
+               {100, 0}, {104, 0}, {113, 0}, {121, 0}, {130, 0},   {137, 0},  {1500, 0},
+               {-1, 0},  {-1, 1},  {0, 1},   {60, 1},  {-2000, 1}, {-2000, 0}};
+    hd_engine *const e = open_kept();
+    int32_t          prompt[LONGEST];
+    int32_t const    n = make_prompt(prompt, 540, 9, 1);
+    heard const      cold = ask_cold(e, prompt, n);
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        make_folder();
+        hd_batch *b = open_folder(e, 0);
+        ask(b, prompt, make_prompt(prompt, 540, 0, 0));
+        hd_batch_close(b);
+        spoil_at = all[i].at;
+        spoil_cuts = all[i].cuts;
+        assert_true(for_files(".kept", spoil) >= 4);
+        b = open_folder(e, 0);
+        heard const h = ask(b, prompt, make_prompt(prompt, 540, 9, 1));
+        expect_same(&cold, &h, (int32_t)i, "damaged");
+        assert_int_equal(h.end.n_cached, 0);
+        hd_batch_close(b);
+        int32_t mended = 0;
+        for (int32_t k = 0; k < 4 && mended < n - 1; k++) { /* pages that nobody had read yet */
+            b = open_folder(e, 0);
+            heard const again = ask(b, prompt, n);
+            expect_same(&cold, &again, (int32_t)i, "mended");
+            mended = again.end.n_cached;
+            hd_batch_close(b);
+        }
+        assert_int_equal(mended, n - 1);
+        remove_folder();
+    }
+    hd_engine_close(e);
+}
+
+/* The folder stays within its bytes; what was used last is still there. */
+static void test_bounded_folder(void **state)
+{
+    hd_engine *const e = open_kept();
+    (void)state;
+    make_folder();
+    hd_batch *b = open_folder(e, 0);
+    cached_of(b, 0);
+    hd_batch_close(b);
+    b = open_folder(e, 0);
+    int64_t const one = b->prefix->counts.disk_bytes;
+    hd_batch_close(b);
+    remove_folder();
+    make_folder();
+    b = open_folder(e, 3 * one);
+    for (int32_t i = 0; i < 9; i++) {
+        cached_of(b, i);
+        assert_true(b->prefix->counts.disk_bytes <= 3 * one);
+    }
+    hd_batch_close(b);
+    b = open_folder(e, 2 * one); /* less: the rest goes when room is needed */
+    assert_int_equal(cached_of(b, 8), 39);
+    cached_of(b, 20);
+    assert_int_equal(cached_of(b, 20), 39);
+    hd_prefix_disk_settle(b->prefix, true);
+    assert_true(b->prefix->counts.disk_bytes <= 2 * one);
+    assert_true(stats_of(b).n_evicted > 0);
+    hd_batch_close(b);
+    hd_engine_close(e);
+    remove_folder();
+}
+
+/* What another model or another format kept is not used, not removed without need, and first to
+ * go. */
+static void test_foreign(void **state)
+{
+    hd_engine *e = open_engine((hd_options){.max_tokens = LONGEST, .kv = HD_KV_FP8});
+    (void)state;
+    make_folder();
+    hd_batch *b = open_folder(e, 0);
+    cached_of(b, 1);
+    hd_batch_close(b);
+    hd_engine_close(e);
+    int const foreign = for_files(".kept", NULL);
+    e = open_kept();
+    b = open_folder(e, 0);
+    assert_int_equal(cached_of(b, 1), 0);
+    assert_int_equal(cached_of(b, 1), 39);
+    hd_prefix_disk_settle(b->prefix, true);
+    int64_t const both = b->prefix->counts.disk_bytes;
+    hd_batch_close(b);
+    assert_int_equal(for_files(".kept", NULL), 2 * foreign);
+    b = open_folder(e, both);
+    assert_int_equal(b->prefix->counts.disk_bytes, both);
+    assert_int_equal(cached_of(b, 1), 39);
+    cached_of(b, 2);
+    assert_int_equal(cached_of(b, 1), 39);
+    hd_batch_close(b);
+    hd_engine_close(e);
+    remove_folder();
+}
+
+/* Each operation on files failing in turn: an answer all the same, with its bits. */
+static void test_failing_files(void **state)
+{
+    hd_engine *const e = open_kept();
+    int32_t          prompt[LONGEST];
+    int32_t const    n = make_prompt(prompt, 290, 9, 1);
+    heard const      cold = ask_cold(e, prompt, n);
+    (void)state;
+    for (int64_t at = 1; at < 60; at += at < 20 ? 1 : 5) {
+        make_folder();
+        hd_batch *b = open_folder(e, 0);
+        hd_file_fail_at(at);
+        ask(b, prompt, make_prompt(prompt, 290, 0, 0));
+        hd_prefix_disk_settle(b->prefix, true);
+        hd_file_fail_at(0);
+        hd_batch_close(b);
+        b = NULL;
+        hd_file_fail_at(at);
+        hd_batch_options const o = {.folder = folder};
+        hd_error               err = {0};
+        hd_status const        s = hd_batch_open(&b, e, &o, &err);
+        assert_true(s == HD_OK || (s == HD_ERR_IO && err.message[0]));
+        if (s != HD_OK) b = open_folder(e, 0);
+        heard const h = ask(b, prompt, make_prompt(prompt, 290, 9, 1));
+        hd_file_fail_at(0);
+        expect_same(&cold, &h, (int32_t)at, "failing files");
+        hd_batch_close(b);
+        remove_folder();
+    }
+    hd_engine_close(e);
+}
+
+/* A process that asks until it is killed. */
+static void keep_until_killed(void)
+{
+    hd_engine *const e = open_kept();
+    hd_batch *const  b = open_folder(e, 0);
+    int32_t          prompt[LONGEST];
+    for (int32_t i = 0;; i++) ask(b, prompt, make_prompt(prompt, 300, 30, i % 40));
+}
+
+static void test_killed(void **state)
+{
+    hd_engine *const e = open_kept();
+    int32_t          prompt[LONGEST];
+    (void)state;
+    make_folder();
+    for (int32_t i = 0; i < 4; i++) {
+        pid_t const child = fork();
+        if (child == 0) {
+            keep_until_killed();
+            _exit(1);
+        }
+        struct timespec const pause = {.tv_nsec = 5000000};
+        for (int k = 0; k < 4000 && for_files(".kept", NULL) < 3 * (i + 1); k++)
+            nanosleep(&pause, NULL);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        hd_batch *const b = open_folder(e, 0);
+        assert_int_equal(for_files(".part", NULL), 0);
+        assert_true(b->prefix->counts.disk_states > 0);
+        int32_t const n = make_prompt(prompt, 300, 30, 0);
+        heard const   warm = ask(b, prompt, n);
+        assert_int_equal(stats_of(b).n_damaged, 0);
+        assert_true(warm.end.n_cached > 0);
+        hd_batch_close(b);
+        heard const cold = ask_cold(e, prompt, n);
+        expect_same(&cold, &warm, i, "killed");
+    }
+    hd_engine_close(e);
+    remove_folder();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     struct CMUnitTest tests[64];
     size_t            n = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -155,5 +611,18 @@ int main(void)
                                          (void *)(uintptr_t)&cases[i]};
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_many_in_one);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_turns);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_together);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_shared_beginning);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_room);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_alternating);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_asked_not_to);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_failing_allocations);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_restart);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_one_process);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_damage);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_bounded_folder);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_foreign);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_failing_files);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_killed);
     return _cmocka_run_group_tests("prefix", tests, n, NULL, NULL);
 }
