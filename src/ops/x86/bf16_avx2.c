@@ -11,10 +11,11 @@ static inline group decode(row_at at)
         out.v[2 * i] = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
         out.v[2 * i + 1] = _mm256_castsi256_ps(_mm256_and_si256(w, upper));
     }
+    out.scale = vec_zero();
     return out;
 }
 
-static const layout bf16 = {128, 0, decode};
+static const layout bf16 = {2 * GROUP, 0, false, 1, decode};
 
 static inline __m256 restore_halves(__m256 v)
 {
@@ -23,7 +24,7 @@ static inline __m256 restore_halves(__m256 v)
 
 static inline void part_even_from_odd(const float *x, float *out)
 {
-    for (int i = 0; i < HD_PRODUCT_GROUP; i += 16) {
+    for (int i = 0; i < GROUP; i += 16) {
         __m256 const a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + 8);
         _mm256_storeu_ps(out + i, restore_halves(_mm256_shuffle_ps(a, b, 0x88)));
         _mm256_storeu_ps(out + i + 8, restore_halves(_mm256_shuffle_ps(a, b, 0xDD)));

@@ -15,11 +15,14 @@
  * the vectors that the file is compiled for. */
 
 #define INLINE     static inline __attribute__((always_inline))
-#define GROUP_VECS (HD_PRODUCT_GROUP / VEC_LANES)
+#define GROUP_VECS 8
+#define GROUP      (GROUP_VECS * VEC_LANES) /* columns */
 
-/* HD_PRODUCT_GROUP weights. */
+/* The weights of a group.  Where blocks have scales, either they are in v already, or each lane of
+ * all vectors shares one and they wait in scale. */
 typedef struct group {
     vec v[GROUP_VECS];
+    vec scale;
 } group;
 
 /* Where a row's weights and scales of a group are. */
@@ -27,19 +30,17 @@ typedef struct row_at {
     const uint8_t *w, *sf;
 } row_at;
 
-/* How a format lies in memory: bytes of a group, columns of a scale. */
+/* How a format lies in memory, and is decoded. */
 typedef struct layout {
-    int32_t w_bytes, sf_bytes; /* of HD_PRODUCT_GROUP weights; sf_bytes 0: scales by blocks of
-                                  128 x 128, or none */
+    int32_t w_bytes, sf_bytes; /* of a group; sf_bytes 0: scales by blocks of 128 x 128, or none */
+    bool    has_scale;         /* in group.scale */
+    float   unit;              /* a power of two that decoding leaves out */
     group (*decode)(row_at at);
 } layout;
 
 /* Bytes from the first weight, or scale, of a row to column k0. */
-INLINE int64_t w_offset(const layout *l, int64_t k0) { return k0 * l->w_bytes / HD_PRODUCT_GROUP; }
-INLINE int64_t sf_offset(const layout *l, int64_t k0)
-{
-    return k0 * l->sf_bytes / HD_PRODUCT_GROUP;
-}
+INLINE int64_t w_offset(const layout *l, int64_t k0) { return k0 * l->w_bytes / GROUP; }
+INLINE int64_t sf_offset(const layout *l, int64_t k0) { return k0 * l->sf_bytes / GROUP; }
 
 INLINE row_at find_row(const layout *l, const hd_product_part *p, int32_t r)
 {
@@ -61,14 +62,14 @@ INLINE row_at find_group(const layout *l, row_at row, int32_t g)
     if (l->sf_bytes)
         row.sf += (int64_t)g * l->sf_bytes;
     else if (row.sf)
-        row.sf += (int64_t)(g * HD_PRODUCT_GROUP / 128) * (int64_t)sizeof(float);
+        row.sf += (int64_t)(g * GROUP / 128) * (int64_t)sizeof(float);
     return row;
 }
 
 /* The last n weights of a row, copied and filled up with zeros, because behind them is the next
  * row or nothing. */
 typedef struct row_end {
-    uint8_t w[HD_PRODUCT_GROUP * 4], sf[8];
+    uint8_t w[GROUP * 4], sf[8];
 } row_end;
 
 INLINE group decode_end(const layout *l, row_at row, int32_t g, int32_t n)
@@ -84,11 +85,13 @@ INLINE group decode_end(const layout *l, row_at row, int32_t g, int32_t n)
     return l->decode(at);
 }
 
-INLINE vec add_products(const group *w, const float *x, vec sum)
+/* The products of a group; a shared scale multiplies their sum. */
+INLINE vec add_products(const layout *l, const group *w, const float *x, vec sum)
 {
+    vec part = l->has_scale ? vec_zero() : sum;
 #pragma GCC unroll 8
-    for (int i = 0; i < GROUP_VECS; i++) sum = vec_fma(w->v[i], vec_load(x + VEC_LANES * i), sum);
-    return sum;
+    for (int i = 0; i < GROUP_VECS; i++) part = vec_fma(w->v[i], vec_load(x + VEC_LANES * i), part);
+    return l->has_scale ? vec_fma(part, w->scale, sum) : part;
 }
 
 /* Arranged floats of input j. */
@@ -107,6 +110,15 @@ INLINE void store_sums(float *sums, const vec *sum, const int n_x)
     for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
 }
 
+/* Fetches the same group of a row that comes up.  Rows of few bits are short, and what lies beyond
+ * a page the processor does not foresee; longer ones it follows by itself. */
+INLINE void fetch_ahead(const layout *l, row_at at, int64_t columns)
+{
+    if (l->w_bytes > GROUP) return;
+    for (int32_t i = 0; i < l->w_bytes; i += 64) vec_prefetch(at.w + w_offset(l, columns) + i);
+    if (l->sf_bytes) vec_prefetch(at.sf + sf_offset(l, columns));
+}
+
 /* All whole groups of n_r rows from r on by n_x inputs: so many that their sums, each a chain of
  * its own, keep the multipliers busy. */
 INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_product_input *in,
@@ -116,13 +128,15 @@ INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_produ
     vec    sum[4][4];
     for (int i = 0; i < n_r; i++) row[i] = find_row(l, p, r + i);
     for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
-    for (int32_t g = 0; g < p->n / HD_PRODUCT_GROUP; g++) {
+    for (int32_t g = 0; g < p->n / GROUP; g++) {
 #pragma GCC unroll 4
         for (int i = 0; i < n_r; i++) {
-            group const w = l->decode(find_group(l, row[i], g));
+            row_at const at = find_group(l, row[i], g);
+            group const  w = l->decode(at);
+            fetch_ahead(l, at, (int64_t)n_r * p->m->k);
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
-                sum[i][j] = add_products(&w, input_at(in, j) + g * HD_PRODUCT_GROUP, sum[i][j]);
+                sum[i][j] = add_products(l, &w, input_at(in, j) + g * GROUP, sum[i][j]);
         }
     }
     for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
@@ -132,13 +146,13 @@ INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_produ
 INLINE void dot_ends(const layout *l, const hd_product_part *p, const hd_product_input *in,
                      float *sums, const int n_x)
 {
-    int32_t const groups = p->n / HD_PRODUCT_GROUP, end = p->n % HD_PRODUCT_GROUP;
+    int32_t const groups = p->n / GROUP, end = p->n % GROUP;
     for (int32_t r = 0; end > 0 && r < p->n_rows; r++) {
         group const w = decode_end(l, find_row(l, p, r), groups, end);
         vec         sum[4];
         load_sums(sum, sums + r * n_x * VEC_LANES, n_x);
         for (int j = 0; j < n_x; j++)
-            sum[j] = add_products(&w, input_at(in, j) + groups * HD_PRODUCT_GROUP, sum[j]);
+            sum[j] = add_products(l, &w, input_at(in, j) + groups * GROUP, sum[j]);
         store_sums(sums + r * n_x * VEC_LANES, sum, n_x);
     }
 }
@@ -163,20 +177,23 @@ INLINE void dot_any(const layout *l, const hd_product_part *p, const hd_product_
     }
 }
 
-INLINE void store_group(float *out, group w)
+#define TILE_GROUP (GROUP + VEC_LANES) /* floats of a group in a tile: the scale has its place */
+
+INLINE void store_group(const layout *l, float *out, group w)
 {
     for (int i = 0; i < GROUP_VECS; i++) vec_store(out + VEC_LANES * i, w.v[i]);
+    if (l->has_scale) vec_store(out + GROUP, w.scale);
 }
 
 INLINE void decode_rows(const layout *l, const hd_product_part *p, void *out, int32_t stride)
 {
-    int32_t const groups = p->n / HD_PRODUCT_GROUP, end = p->n % HD_PRODUCT_GROUP;
+    int32_t const groups = p->n / GROUP, end = p->n % GROUP;
     for (int32_t r = 0; r < p->n_rows; r++) {
         row_at const row = find_row(l, p, r);
         float *const to = (float *)(void *)((char *)out + (int64_t)r * stride);
         for (int32_t g = 0; g < groups; g++)
-            store_group(to + g * HD_PRODUCT_GROUP, l->decode(find_group(l, row, g)));
-        if (end) store_group(to + groups * HD_PRODUCT_GROUP, decode_end(l, row, groups, end));
+            store_group(l, to + g * TILE_GROUP, l->decode(find_group(l, row, g)));
+        if (end) store_group(l, to + groups * TILE_GROUP, decode_end(l, row, groups, end));
     }
 }
 
@@ -187,83 +204,115 @@ INLINE void arrange_floats(const hd_product_token *t, int32_t k0, int32_t n, flo
 {
     const float *const x = t->x + k0;
     int32_t            i = 0;
-    for (; i + HD_PRODUCT_GROUP <= n; i += HD_PRODUCT_GROUP) arrange(x + i, out + i);
+    for (; i + GROUP <= n; i += GROUP) arrange(x + i, out + i);
     if (i == n) return;
-    float end[HD_PRODUCT_GROUP] = {0};
+    float end[GROUP] = {0};
     memcpy(end, x + i, (size_t)(n - i) * sizeof *x);
     arrange(end, out + i);
 }
 
 /* ---- a decoded tile ---- */
 
-/* VEC_ROWS rows by n_x inputs, at most three, in registers. */
-INLINE void multiply_block(const float *w, int32_t n, const float *x, int32_t stride, float *sums,
-                           int32_t row_sums, const int n_x)
+/* Of a tile: VEC_ROWS rows that stand `stride` floats apart, and at most three inputs whose sums
+ * are in `sums`, [VEC_ROWS, row_sums] floats. */
+typedef struct block {
+    const float *w, *x[3];
+    float       *sums;
+    int32_t      stride, row_sums;
+} block;
+
+/* One group of it, in registers. */
+INLINE void multiply_group(const layout *l, const block *b, const int n_x)
 {
-    vec sum[VEC_ROWS][3];
-    for (int i = 0; i < VEC_ROWS; i++) load_sums(sum[i], sums + i * row_sums, n_x);
-    for (int32_t c = 0; c < n; c += VEC_LANES) {
+    vec part[VEC_ROWS][3];
+    for (int i = 0; i < VEC_ROWS; i++)
+        for (int j = 0; j < n_x; j++)
+            part[i][j] =
+                l->has_scale ? vec_zero() : vec_load(b->sums + i * b->row_sums + j * VEC_LANES);
+    for (int c = 0; c < GROUP; c += VEC_LANES) {
         vec in[3];
 #pragma GCC unroll 3
-        for (int j = 0; j < n_x; j++) in[j] = vec_load(x + (int64_t)j * stride + c);
+        for (int j = 0; j < n_x; j++) in[j] = vec_load(b->x[j] + c);
 #pragma GCC unroll 8
         for (int i = 0; i < VEC_ROWS; i++) {
-            vec const row = vec_load(w + (int64_t)i * n + c);
+            vec const row = vec_load(b->w + i * b->stride + c);
 #pragma GCC unroll 3
-            for (int j = 0; j < n_x; j++) sum[i][j] = vec_fma(row, in[j], sum[i][j]);
+            for (int j = 0; j < n_x; j++) part[i][j] = vec_fma(row, in[j], part[i][j]);
         }
     }
-    for (int i = 0; i < VEC_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
+    for (int i = 0; i < VEC_ROWS; i++)
+        for (int j = 0; j < n_x; j++) {
+            float *const       sum = b->sums + i * b->row_sums + j * VEC_LANES;
+            const float *const scale = b->w + i * b->stride + GROUP;
+            vec_store(sum, l->has_scale ? vec_fma(part[i][j], vec_load(scale), vec_load(sum))
+                                        : part[i][j]);
+        }
 }
 
-static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
-                                 float *sums)
+INLINE void multiply_block(const layout *l, block b, int32_t n_groups, const int n_x)
 {
-    int32_t const row_sums = in->n_x * VEC_LANES, n = n_groups * HD_PRODUCT_GROUP;
-    int32_t const stride = in->stride / (int32_t)sizeof(float);
-    for (int32_t j = 0; j < in->n_x; j += 3) {
-        const float *const x = input_at(in, j);
+    for (int32_t g = 0; g < n_groups; g++) {
+        multiply_group(l, &b, n_x);
+        b.w += TILE_GROUP;
+        for (int j = 0; j < n_x; j++) b.x[j] += GROUP;
+    }
+}
+
+INLINE void multiply_tile(const layout *l, const float *w, int32_t n_groups,
+                          const hd_product_input *in, float *sums)
+{
+    int32_t const width = n_groups * TILE_GROUP, row_sums = in->n_x * VEC_LANES;
+    for (int32_t j = 0; j < in->n_x; j += 3)
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += VEC_ROWS) {
-            const float *const rows = (const float *)w + (int64_t)i * n;
-            float *const       to = sums + (int64_t)i * row_sums + j * VEC_LANES;
-            switch (in->n_x - j) {
-            case 1: multiply_block(rows, n, x, stride, to, row_sums, 1); break;
-            case 2: multiply_block(rows, n, x, stride, to, row_sums, 2); break;
-            default: multiply_block(rows, n, x, stride, to, row_sums, 3); break;
+            int32_t const n_x = in->n_x - j < 3 ? in->n_x - j : 3;
+            block b = {w + i * width, {0}, sums + i * row_sums + j * VEC_LANES, width, row_sums};
+            for (int32_t k = 0; k < n_x; k++) b.x[k] = input_at(in, j + k);
+            switch (n_x) {
+            case 1: multiply_block(l, b, n_groups, 1); break;
+            case 2: multiply_block(l, b, n_groups, 2); break;
+            default: multiply_block(l, b, n_groups, 3); break;
             }
         }
-    }
 }
 
-static inline void add_all_lanes(const float *sums, int32_t n, float *out)
+INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *out)
 {
-    for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
+    for (int32_t i = 0; i < n; i++)
+        out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES)) * l->unit;
 }
 
 /* The format's table: its name, whether a matrix has a scale of its own, how it lies in memory and
  * how activations are arranged. */
-#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                                \
-    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)        \
-    {                                                                                       \
-        arrange_floats(t, k0, n, out, arrange_group);                                       \
-    }                                                                                       \
-    static void decode_part(const hd_product_part *p, void *out, int32_t stride)            \
-    {                                                                                       \
-        decode_rows(&(layout), p, out, stride);                                             \
-    }                                                                                       \
-    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)      \
-    {                                                                                       \
-        dot_any(&(layout), p, in, sums);                                                    \
-    }                                                                                       \
-    const hd_product_format symbol = {.lanes = VEC_LANES,                                   \
-                                      .group = HD_PRODUCT_GROUP,                            \
-                                      .x_bytes = HD_PRODUCT_GROUP * (int32_t)sizeof(float), \
-                                      .w_bytes = HD_PRODUCT_GROUP * (int32_t)sizeof(float), \
-                                      .has_scale = (own_scale),                             \
-                                      .arrange = arrange,                                   \
-                                      .decode = decode_part,                                \
-                                      .dot = dot,                                           \
-                                      .multiply = multiply_tile,                            \
-                                      .add_lanes = add_all_lanes}
+#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                                       \
+    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)               \
+    {                                                                                              \
+        arrange_floats(t, k0, n, (float *)out, arrange_group);                                     \
+    }                                                                                              \
+    static void decode_part(const hd_product_part *p, void *out, int32_t stride)                   \
+    {                                                                                              \
+        decode_rows(&(layout), p, out, stride);                                                    \
+    }                                                                                              \
+    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)             \
+    {                                                                                              \
+        dot_any(&(layout), p, in, sums);                                                           \
+    }                                                                                              \
+    static void multiply(const void *w, int32_t n_groups, const hd_product_input *in, float *sums) \
+    {                                                                                              \
+        multiply_tile(&(layout), (const float *)w, n_groups, in, sums);                            \
+    }                                                                                              \
+    static void join_lanes(const float *sums, int32_t n, float *out)                               \
+    {                                                                                              \
+        add_all_lanes(&(layout), sums, n, out);                                                    \
+    }                                                                                              \
+    const hd_product_format symbol = {.lanes = VEC_LANES,                                          \
+                                      .group = GROUP,                                              \
+                                      .x_bytes = GROUP * (int32_t)sizeof(float),                   \
+                                      .w_bytes = TILE_GROUP * (int32_t)sizeof(float),              \
+                                      .has_scale = (own_scale),                                    \
+                                      .arrange = arrange,                                          \
+                                      .decode = decode_part,                                       \
+                                      .dot = dot,                                                  \
+                                      .multiply = multiply,                                        \
+                                      .add_lanes = join_lanes}
 
 #endif

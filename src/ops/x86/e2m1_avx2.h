@@ -44,6 +44,7 @@ INLINE group decode_e2m1(const uint8_t *w, __m256 scale0, __m256 scale1)
     widen(_mm256_unpackhi_epi8(even_low, even_high), scale1, &out.v[2], &out.v[3]);
     widen(_mm256_unpacklo_epi8(odd_low, odd_high), scale0, &out.v[4], &out.v[5]);
     widen(_mm256_unpackhi_epi8(odd_low, odd_high), scale1, &out.v[6], &out.v[7]);
+    out.scale = vec_zero();
     return out;
 }
 

@@ -3,27 +3,56 @@
 
 #include "ops/x86/dot.h"
 
-/* Four-bit codes under AVX-512: a register holds the values of all 16.  Of a block of 16 the
- * even lanes take codes 0 .. 7, the odd ones codes 8 .. 15. */
+/* Four-bit codes under AVX-512: a register holds the values of all 16.  A lane takes the eight
+ * codes of one 32-bit word after the other, which share a block, so that scales multiply the sum of
+ * their products.  Values are 2^-6 of what they should be: then eight products of the largest
+ * floats do not overflow where the scale would still have saved them. */
 
-INLINE vec decode_16_e2m1(const uint8_t *codes, vec scale)
+#define E2M1_UNIT 0x1p6f
+
+INLINE void decode_e2m1(const uint8_t *codes, vec out[GROUP_VECS])
 {
-    __m512i const shift =
-        _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
-    vec const value = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
-                                     -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
-    int64_t   bytes;
-    memcpy(&bytes, codes, sizeof bytes);
+    vec const value =
+        _mm512_mul_ps(_mm512_set1_ps(1 / E2M1_UNIT),
+                      _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
+                                     -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f));
+    __m512i const words = _mm512_loadu_si512(codes);
     /* Only the lowest four bits of a lane choose. */
-    __m512i const code = _mm512_srlv_epi32(_mm512_set1_epi64(bytes), shift);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(code, value), scale);
+#pragma GCC unroll 8
+    for (int i = 0; i < GROUP_VECS; i++)
+        out[i] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, (unsigned)(4 * i)), value);
 }
 
+/* Of each pair of vectors `apart` from each other the lanes that `low` names, then those `step`
+ * behind them. */
+INLINE void exchange(vec v[GROUP_VECS], int apart, __m512i low, int step)
+{
+    __m512i const high = _mm512_add_epi32(low, _mm512_set1_epi32(step));
+#pragma GCC unroll 8
+    for (int i = 0; i < GROUP_VECS; i++) {
+        if (i & apart) continue;
+        vec const a = v[i], b = v[i + apart];
+        v[i] = _mm512_permutex2var_ps(a, low, b);
+        v[i + apart] = _mm512_permutex2var_ps(a, high, b);
+    }
+}
+
+/* A 16 x 8 matrix transposed: vector i takes column 8l + i into lane l.  Each step trades one bit
+ * of a vector's number for one of the lane's. */
 INLINE void arrange_e2m1(const float *x, float *out)
 {
-    __m512i const order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-    for (int i = 0; i < HD_PRODUCT_GROUP; i += 16)
-        vec_store(out + i, _mm512_permutexvar_ps(order, vec_load(x + i)));
+    __m512i const first =
+        _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    __m512i const second =
+        _mm512_setr_epi32(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    __m512i const third =
+        _mm512_setr_epi32(0, 8, 16, 24, 2, 10, 18, 26, 4, 12, 20, 28, 6, 14, 22, 30);
+    vec v[GROUP_VECS];
+    for (int i = 0; i < GROUP_VECS; i++) v[i] = vec_load(x + VEC_LANES * i);
+    exchange(v, 4, first, 4);
+    exchange(v, 2, second, 2);
+    exchange(v, 1, third, 1);
+    for (int i = 0; i < GROUP_VECS; i++) vec_store(out + VEC_LANES * i, v[i]);
 }
 
 #endif

@@ -16,6 +16,6 @@ static inline group decode(row_at at)
     return decode_e2m1(at.w, scales, scales);
 }
 
-static const layout mxfp4 = {32, 2, decode};
+static const layout mxfp4 = {GROUP / 2, GROUP / 32, false, 1, decode};
 
 F32_FORMAT(hd_product_mxfp4_avx2, false, mxfp4, arrange_e2m1);

@@ -1,22 +1,24 @@
 #include "ops/x86/e2m1_avx512.h"
 
-/* A power of two; code 0 is a denormal. */
-static inline vec decode_scale(uint8_t code)
+/* Four powers of two, each in the four lanes of its block; code 0 is a denormal. */
+static inline vec decode_scales(const uint8_t *sf)
 {
-    int32_t const bits = (int32_t)((uint32_t)code << 23);
-    return _mm512_castsi512_ps(_mm512_set1_epi32(bits > 0x00400000 ? bits : 0x00400000));
+    __m512i const place = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    int32_t       four;
+    memcpy(&four, sf, sizeof four);
+    __m128i const bits = _mm_slli_epi32(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)), 23);
+    __m128i const scale = _mm_max_epu32(bits, _mm_set1_epi32(0x00400000));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi32(place, _mm512_castsi128_si512(scale)));
 }
 
 static inline group decode(row_at at)
 {
-    vec const low = decode_scale(at.sf[0]), high = decode_scale(at.sf[1]);
-    group     out;
-#pragma GCC unroll 4
-    for (int i = 0; i < GROUP_VECS; i++)
-        out.v[i] = decode_16_e2m1(at.w + 8 * i, i < 2 ? low : high);
+    group out;
+    decode_e2m1(at.w, out.v);
+    out.scale = decode_scales(at.sf);
     return out;
 }
 
-static const layout mxfp4 = {32, 2, decode};
+static const layout mxfp4 = {GROUP / 2, GROUP / 32, true, E2M1_UNIT, decode};
 
 F32_FORMAT(hd_product_mxfp4_avx512, false, mxfp4, arrange_e2m1);

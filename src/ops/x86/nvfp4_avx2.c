@@ -21,6 +21,6 @@ static inline group decode(row_at at)
     return decode_e2m1(at.w, _mm256_permute_ps(scales, 0x00), _mm256_permute_ps(scales, 0x55));
 }
 
-static const layout nvfp4 = {32, 4, decode};
+static const layout nvfp4 = {GROUP / 2, GROUP / 16, false, 1, decode};
 
 F32_FORMAT(hd_product_nvfp4_avx2, true, nvfp4, arrange_e2m1);

@@ -13,9 +13,8 @@
 #define DOT_K        4096 /* columns while weights are not decoded */
 #define TILE_N       64   /* rows between two rounds of arranging */
 #define MAX_LANES    16
-#define COLUMN_BYTES 4 /* an arranged or decoded column has at most */
-#define INPUT_BYTES  (TILE_T * TILE_K * COLUMN_BYTES) /* enough for HD_PRODUCT_DOT * DOT_K too */
-#define WEIGHT_BYTES (HD_PRODUCT_ROWS * TILE_K * COLUMN_BYTES)
+#define INPUT_BYTES  (TILE_T * TILE_K * 4)          /* a column is at most a float; DOT_K fit too */
+#define WEIGHT_BYTES (HD_PRODUCT_ROWS * TILE_K * 5) /* and its share of a vector of scales */
 
 _Static_assert(TILE_N *TILE_T <= HD_PRODUCT_ROWS * TILE_K, "results fit a tile of weights");
 _Static_assert(HD_PRODUCT_DOT *DOT_K <= TILE_T * TILE_K, "inputs of dot fit those of a tile");

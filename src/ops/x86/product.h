@@ -16,9 +16,8 @@
 
 HD_BEGIN_C
 
-#define HD_PRODUCT_GROUP 64 /* weights that a format of f32 decodes at once                    */
-#define HD_PRODUCT_DOT   4  /* tokens up to which weights are not worth a tile                 */
-#define HD_PRODUCT_ROWS  8  /* rows of a decoded tile                                          */
+#define HD_PRODUCT_DOT  4 /* tokens up to which weights are not worth a tile                 */
+#define HD_PRODUCT_ROWS 8 /* rows of a decoded tile                                          */
 
 typedef struct hd_product_matrix {
     const void *w, *sf; /* layouts in ops/gemm.h */

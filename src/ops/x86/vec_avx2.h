@@ -11,6 +11,7 @@ typedef __m256 vec;
 
 static inline vec   vec_load(const float *x) { return _mm256_loadu_ps(x); }
 static inline void  vec_store(float *x, vec v) { _mm256_storeu_ps(x, v); }
+static inline vec   vec_zero(void) { return _mm256_setzero_ps(); }
 static inline vec   vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec   vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 static inline float vec_add_lanes(vec v) { return add_lanes(v); }

@@ -13,6 +13,7 @@ typedef __m512 vec;
 
 static inline vec   vec_load(const float *x) { return _mm512_loadu_ps(x); }
 static inline void  vec_store(float *x, vec v) { _mm512_storeu_ps(x, v); }
+static inline vec   vec_zero(void) { return _mm512_setzero_ps(); }
 static inline vec   vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 static inline vec   vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 static inline float vec_add_lanes(vec v) { return _mm512_reduce_add_ps(v); }
