@@ -20,9 +20,10 @@ def _struct(name, **fields):
 
 
 P, I, F, B = c.c_void_p, c.c_int32, c.c_float, c.c_bool
-Gemm = _struct("Gemm", x=P, w=P, sf=P, y=P, t=I, n=I, k=I, g=I, w_scale=F)
+CODES = dict(has_codes=B, x_codes=P, x_sf=P, x_scale=P)
+Gemm = _struct("Gemm", x=P, w=P, sf=P, y=P, t=I, n=I, k=I, g=I, w_scale=F, **CODES)
 GroupedGemm = _struct("GroupedGemm", x=P, ids=P, w=P, sf=P, w_scale=P, y=P, t=I, s=I, xs=I, n=I,
-                      k=I, e=I)
+                      k=I, e=I, **CODES)
 Router = _struct("Router", logits=P, bias=P, table=P, token=P, ids=P, w=P, t=I, s=I, e=I, vocab=I,
                  scale=F, scoring=c.c_int, is_hash=B)
 SwiGLU = _struct("SwiGLU", gate=P, up=P, w=P, y=P, r=I, n=I, limit=F, has_w=B)

@@ -11,8 +11,9 @@ HD_BEGIN_C
 #define HD_ISA_AVX512 UINT32_C(0x04) /* AVX-512 F, BW, DQ, VL, VNNI, VBMI  */
 #define HD_ISA_CUDA   UINT32_C(0x10) /* portable CUDA C                    */
 #define HD_ISA_SM90   UINT32_C(0x20) /* Hopper's own instructions          */
+#define HD_ISA_SM120  UINT32_C(0x40) /* RTX PRO 6000's and GB10's; emulated elsewhere */
 #define HD_ISA_HOST   (HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512)
-#define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90)
+#define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90 | HD_ISA_SM120)
 
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);

@@ -33,7 +33,7 @@ uint32_t hd_device_isa(void)
     if (cudaGetDeviceCount(&n) != cudaSuccess || n < 1) return 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess)
         return 0;
-    return major == 9 ? HD_ISA_CUDA | HD_ISA_SM90 : HD_ISA_CUDA;
+    return HD_ISA_CUDA | HD_ISA_SM120 | (major == 9 ? HD_ISA_SM90 : 0);
 }
 
 static hd_status open_stream(hd_device *d, hd_error *err)

@@ -213,6 +213,10 @@ static hd_status place_weights(hd_engine *e, hd_error *err)
         return HD_OK;
     }
     HD_TRY(hd_device_open(&e->device, err));
+    if (e->options.isa & HD_ISA_SM120)
+        hd_log_print(&e->log, HD_LOG_WARNING,
+                     "sm120 kernels have run only with their instruction emulated, never on their "
+                     "own GPU: compare them before relying on them");
     e->stream = hd_device_stream(e->device);
     HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
     HD_TRY(own_arena(e->device, &e->placed, "weights", err));
