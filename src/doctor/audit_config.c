@@ -1,12 +1,9 @@
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "checkpoint/names.h"
 #include "doctor/audit_parts.h"
 
 /* What config.json says about numbers, held against the tensors.  The loader believes none of it;
@@ -127,101 +124,32 @@ static void judge_block_size(hd_audit *a, const inventory *v, const json_object 
     }
 }
 
-/* Whether a matrix in `module` (in the file's own spelling) is of format f. */
-static bool has_format_in(const hd_audit *a, const char *module, hd_format f)
-{
-    /* Modules are told by what stands in front of a suffix. */
-    static const char        suffix[] = ".weight";
-    char                     full[HD_NAME_MAX], official[HD_NAME_MAX];
-    const hd_name_map *const m = &a->model.by_name;
-    int const                length = snprintf(full, sizeof full, "%s%s", module, suffix);
-    if (length < 0 || (size_t)length >= sizeof full) return false;
-    if (!hd_name_official(official, sizeof official, full)) return false;
-    char *const end = strstr(official, suffix); /* none behind "model", which goes */
-    if (!end || end[sizeof suffix - 1]) return false;
-    *end = '\0';
-    size_t const n = strlen(official);
-    for (int32_t i = hd_name_map_lower(m, official); i < m->used; i++) {
-        const char *const name = m->entries[i].name;
-        if (strncmp(name, official, n) != 0) return false;
-        bool const is_in = name[n] == '\0' || name[n] == '.';
-        if (is_in && a->model.items[m->entries[i].index].what.format == f) return true;
-    }
-    return false;
-}
-
-/* quantized_layers: {"layers.0.ffn.experts": {"quant_algo": "NVFP4"}, ...}. */
-static void judge_layer_list(hd_audit *a, const json_object *q)
-{
-    char                     what[512];
-    const json_object *const list = hd_json_member(q, "quantized_layers");
-    if (!json_object_is_type(list, json_type_object)) return;
-    json_object_object_foreach((json_object *)(uintptr_t)list, module, entry)
-    {
-        if (!hd_json_equals(hd_json_member(entry, "quant_algo"), "NVFP4")) continue;
-        if (has_format_in(a, module, HD_FMT_NVFP4)) continue;
-        snprintf(what, sizeof what, "%.200s is NVFP4 (quantized_layers), yet no matrix there is",
-                 module);
-        say(a, HD_WARNING, module, what);
-    }
-}
-
-/* Modules of a list may be globs; so many of them are held against every matrix, more are taken
- * as names only. */
-#define MAX_GLOBS 64
-
-/* The first NVFP4 matrix that a glob names, as the file or officially; NULL: none. */
-static const char *find_by_glob(const hd_audit *a, const char *glob)
-{
-    for (int64_t i = 0; i < a->model.used; i++) {
-        const hd_scanned *const m = &a->model.items[i].what;
-        if (m->format != HD_FMT_NVFP4) continue;
-        if (fnmatch(glob, m->name, 0) == 0 || fnmatch(glob, m->w->st.name, 0) == 0) return m->name;
-    }
-    return NULL;
-}
-
-/* ignore, exclude_modules: ["head", "*.attn.*", ...] are not quantized, at least not to four bits.
- * What begins with "re:" is a regular expression of Python, and not read. */
-static void judge_ignored(hd_audit *a, const json_object *q, const char *key)
-{
-    char                     what[512];
-    int32_t                  n_globs = 0;
-    const json_object *const list = hd_json_member(q, key);
-    if (!json_object_is_type(list, json_type_array)) return;
-    for (size_t i = 0; i < json_object_array_length(list); i++) {
-        const char *const module = hd_json_text(json_object_array_get_idx(list, i), NULL);
-        if (!module || strncmp(module, "re:", 3) == 0) continue;
-        bool const        is_glob = strpbrk(module, "*?[") != NULL && n_globs++ < MAX_GLOBS;
-        const char *const found = is_glob                                  ? find_by_glob(a, module)
-                                  : has_format_in(a, module, HD_FMT_NVFP4) ? module
-                                                                           : NULL;
-        if (!found) continue;
-        snprintf(what, sizeof what, "%.200s is not quantized (%s), yet %.200s is NVFP4", module,
-                 key, found);
-        say(a, HD_WARNING, found, what);
-    }
-}
-
-static void judge_lists(hd_audit *a, const inventory *v)
+/* Both files may hold lists; one that cannot be read is left out. */
+static json_object *read_json(const hd_audit *a, const char *name)
 {
     char         path[4096];
     hd_pool      pool = {0};
     char        *text = NULL;
     size_t       bytes = 0;
     json_object *root = NULL;
-    int const n = snprintf(path, sizeof path, "%s/config.json", hd_checkpoint_folder(a->model.ck));
+    int const    n = snprintf(path, sizeof path, "%s/%s", hd_checkpoint_folder(a->model.ck), name);
     if (n > 0 && (size_t)n < sizeof path &&
-        hd_file_read(&text, &bytes, path, MAX_CONFIG_BYTES, &pool, NULL) == HD_OK &&
-        hd_json_parse(&root, text, bytes, HD_JSON_PYTHON, path, NULL) == HD_OK) {
-        const json_object *const q = hd_json_member(root, "quantization_config");
-        judge_block_size(a, v, q);
-        judge_layer_list(a, q);
-        judge_ignored(a, q, "ignore");
-        judge_ignored(a, q, "exclude_modules");
-        json_object_put(root);
-    }
+        hd_file_read(&text, &bytes, path, MAX_CONFIG_BYTES, &pool, NULL) == HD_OK)
+        (void)hd_json_parse(&root, text, bytes, HD_JSON_PYTHON, path, NULL);
     hd_pool_free(&pool);
+    return root;
+}
+
+static void judge_lists(hd_audit *a, const inventory *v)
+{
+    static const char  config[] = "config.json", quant[] = "hf_quant_config.json";
+    json_object *const root = read_json(a, config), *const other = read_json(a, quant);
+    const json_object *const q = hd_json_member(root, "quantization_config");
+    judge_block_size(a, v, q);
+    hd_audit_judge_lists(a, config, q);
+    hd_audit_judge_quant_config(a, quant, other);
+    json_object_put(root);
+    json_object_put(other);
 }
 
 void hd_audit_judge_config(hd_audit *a)

@@ -1,6 +1,7 @@
 #ifndef HD_DOCTOR_AUDIT_PARTS_H
 #define HD_DOCTOR_AUDIT_PARTS_H
 
+#include "base/json.h"
 #include "doctor/audit.h"
 #include "doctor/audit_scan.h"
 
@@ -92,6 +93,10 @@ hd_status hd_audit_compare(hd_audit *a, hd_error *err);
 void hd_audit_judge(hd_audit *a);
 void hd_audit_judge_groups(hd_audit *a);
 void hd_audit_judge_config(hd_audit *a);
+/* What the quantization_config of config.json says of modules, or hf_quant_config.json; NULL: it
+ * says nothing. */
+void hd_audit_judge_lists(hd_audit *a, const char *file, const json_object *quantization);
+void hd_audit_judge_quant_config(hd_audit *a, const char *file, const json_object *root);
 
 /* ---- work of several threads ---- */
 

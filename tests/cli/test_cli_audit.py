@@ -59,7 +59,7 @@ class Folder:
     def __init__(self, source):
         self.source, self.tensors, self.shard = source, {}, {}
         self.config = json.loads((source / "config.json").read_text())
-        self.index = True
+        self.index, self.texts = True, {}
         for path in sorted(source.glob("*.safetensors")):
             blob = path.read_bytes()
             n = int.from_bytes(blob[:8], "little")
@@ -103,6 +103,8 @@ class Folder:
                     not path.name.endswith(".safetensors"):
                 shutil.copy(path, to)
         (to / "config.json").write_text(json.dumps(self.config))
+        for name, text in self.texts.items():
+            (to / name).write_text(text)
         for shard in sorted(set(self.shard.values())):
             names = sorted((n for n in self.tensors if self.shard[n] == shard),
                            key=lambda n: -WIDTH[self.tensors[n][0]])
@@ -226,6 +228,21 @@ def ignored(*modules):
     return plant
 
 
+def quant_config(**keys):
+    """hf_quant_config.json beside a healthy config.json."""
+    return lambda f: f.texts.update({"hf_quant_config.json": json.dumps({"quantization": keys})})
+
+
+def groups(target, **weights):
+    """What compressed-tensors calls a group."""
+    def plant(f):
+        f.config["quantization_config"] = {
+            "quant_method": "compressed-tensors", "ignore": ["re:.*wkv$"], "config_groups": {"g": {
+                "targets": [target, "Linear", 7],
+                "weights": {"type": "float", "strategy": "block", **weights}}}}
+    return plant
+
+
 def name_too_long(f):
     f.put("x" * 600, "F32", [1], bytes(4))
 
@@ -309,6 +326,34 @@ PLANTS = {
                           False),
     "ignored modules": (NVFP4, ignored("*.experts.*"), "warning", "config-says",
                         "layers.0.ffn.experts.0.w1", "not quantized", False),
+    "ignored by expression": (NVFP4, ignored(r"re:.*experts\.\d+\.up_proj$"), "warning", "config-says",
+                              "layers.0.ffn.experts.0.w3", "not quantized (ignore)", False),
+    "official spelling": (NVFP4, ignored(r"re:layers\.2\.attn\.wq_[ab]"), "warning",
+                          "config-says", "layers.2.attn.wq_a", "not quantized (ignore)", False),
+    "an unknown expression": (NVFP4, ignored(r"re:(?!lm_head).*"), "note", "config-says", None,
+                              "an expression that is not read here", False),
+    "a group of FP8": (NVFP4, groups(r"re:.*self_attn.*(q|kv)_[ab_]*proj$", num_bits=8,
+                                     group_size=None), "warning", "config-says",
+                       "layers.0.attn.wq_a", "are FP8 (config_groups)", False),
+    "a group of NVFP4": (OFFICIAL, groups(r"re:.*experts\.\d+\.w[123]$", num_bits=4, group_size=16),
+                         "warning", "config-says", "layers.0.ffn.experts.0.w1",
+                         "are NVFP4 (config_groups), yet 120 are not", False),
+    "hf_quant_config: nothing is": (OFFICIAL, quant_config(quant_algo="NVFP4"), "warning",
+                                    "config-says", None,
+                                    'hf_quant_config.json says quant_algo "NVFP4", yet no', False),
+    "hf_quant_config: layers": (OFFICIAL, quant_config(
+        quant_algo="MIXED_PRECISION",
+        quantized_layers={"layers.3.ffn.experts": {"quant_algo": "W4A16_NVFP4"}}), "warning",
+        "config-says", "layers.3.ffn.experts", "hf_quant_config.json says", False),
+    "hf_quant_config: excluded": (NVFP4, quant_config(
+        quant_algo="NVFP4", exclude_modules=["lm_head", "*.self_attn.*"]), "warning",
+        "config-says", "layers.0.attn.wq_a", "not quantized (exclude_modules)", False),
+    "hf_quant_config: blocks": (NVFP4, quant_config(quant_algo="NVFP4", group_size=32), "warning",
+                                "config-says", None, "group_size 32", False),
+    "hf_quant_config: the rest": (NVFP4, quant_config(
+        quant_algo="NVFP4", exclude_modules=["lm_head", "model.embed_tokens", "*.mlp.gate",
+                                             "mtp.0.self_attn"]), "note",
+        "config-says", "mtp.0.e_proj", "more matrices are not", False),
     "a name of no end": (OFFICIAL, name_too_long, "error", "name", "x" * 600, "too long", True),
     "a mixed layer": (NVFP4, drop(r"layers\.2\.mlp\.experts\.3\.gate_proj\.weight_scale$"),
                       "error", "missing", "layers.2.ffn.experts.3.w1.weight_scale", "missing",
