@@ -1,14 +1,14 @@
 #ifndef HD_ENGINE_BATCH_H
 #define HD_ENGINE_BATCH_H
 
-#include "engine/answer.h"
 #include "engine/prefix.h"
+#include "engine/reply.h"
 
 /* Batches from inside.
  *
- *   batch_job.c   a request: copied, checked, and what its user is told
- *   batch.c       open and close, the queue, waiting
- *   batch_step.c  a pass: who starts, whose rows run, what comes of them
+ *   batch_job.c     a request: copied, checked, and what its user is told
+ *   batch.c         open and close, the queue, waiting
+ *   batch_step.c    a pass: who starts, whose rows run, what comes of them
  *   batch_prefix.c  which states are kept, and who waits for one
  *
  * Any thread may put a job into the queue or mark one as cancelled; all else is the business of
@@ -35,7 +35,7 @@ typedef struct hd_job {
     hd_request    asked; /* what it points to is in pool */
     hd_pool       pool;
     bool          is_drawn; /* false: the prompt is scored, and that is all */
-    hd_answer     answer;
+    hd_reply      reply;
     hd_matcher   *matcher;              /* owned; NULL: none */
     uint32_t     *allowed;              /* [(n_vocab + 31) / 32] in pool, with a matcher */
     int64_t       promise;              /* bytes of KV rows */
@@ -45,7 +45,7 @@ typedef struct hd_job {
     int32_t       keep_at[HD_MAX_KEEP]; /* [n_keep] tokens behind which its state is kept, rising */
     bool          has_waited;           /* for another's state */
     int32_t       n_keep, n_kept;       /* the first n_kept are done */
-    double        asked_at, started_at, drawing_at; /* seconds of hd_answer_now */
+    double        asked_at, started_at, drawing_at; /* seconds of hd_reply_now */
     hd_answer_end end;
 } hd_job;
 

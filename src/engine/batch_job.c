@@ -43,7 +43,7 @@ static hd_status check_request(const hd_engine *e, const hd_request *r, hd_error
     hd_generate_options g = r->generate;
     if (!r->on_event) HD_FAIL(err, HD_ERR_INVALID, "a request whose answer nobody hears");
     if (r->is_scored && g.max_new == -1) g.max_new = 0;
-    HD_TRY(hd_answer_check(&g, vocab_of(e), err));
+    HD_TRY(hd_reply_check(&g, vocab_of(e), err));
     if (g.n_stop > 0 && !g.stop)
         HD_FAIL(err, HD_ERR_INVALID, "%d stop strings: none given", g.n_stop);
     if (r->grammar && g.ignore_eos)
@@ -116,7 +116,7 @@ static hd_status copy_request(hd_job *j, const hd_request *r, hd_error *err)
 
 static void send(hd_job *j, const hd_answer_event *e)
 {
-    if (!j->asked.on_event(j->asked.user, e)) j->answer.is_cancelled = true;
+    if (!j->asked.on_event(j->asked.user, e)) j->reply.is_cancelled = true;
 }
 
 /* What the answer says, as an event of the request. */
@@ -125,7 +125,7 @@ static bool pass_on(void *user, const hd_generate_event *e)
     hd_job *const         j = user;
     hd_answer_event const event = {.token = e->token, .parse = e->parse};
     send(j, &event);
-    return !j->answer.is_cancelled;
+    return !j->reply.is_cancelled;
 }
 
 /* ---- making ---- */
@@ -148,9 +148,9 @@ static hd_status fill_job(hd_job *j, const hd_batch *b, const hd_request *r, hd_
     j->asked.generate.user = j;
     HD_TRY(make_promise(j, b, err));
     HD_TRY(open_matcher(j, b->engine, err));
-    j->asked_at = hd_answer_now();
+    j->asked_at = hd_reply_now();
     j->end.n_prompt = r->n_prompt;
-    return hd_answer_open(&j->answer, b->engine, &j->asked.generate, err);
+    return hd_reply_open(&j->reply, b->engine, &j->asked.generate, err);
 }
 
 hd_status hd_job_make(hd_job **out, hd_batch *b, const hd_request *r, hd_error *err)
@@ -169,7 +169,7 @@ hd_status hd_job_make(hd_job **out, hd_batch *b, const hd_request *r, hd_error *
 void hd_job_free(hd_job *j)
 {
     if (!j) return;
-    hd_answer_close(&j->answer);
+    hd_reply_close(&j->reply);
     hd_matcher_close(j->matcher);
     hd_pool_free(&j->pool);
     hd_memory_free(j);
@@ -180,7 +180,7 @@ void hd_job_free(hd_job *j)
 /* The tokens that the grammar allows; NULL for all. */
 static hd_status make_mask(hd_job *j, const uint32_t **allowed, hd_error *err)
 {
-    const hd_answer *const a = &j->answer;
+    const hd_reply *const a = &j->reply;
     *allowed = NULL;
     if (!j->matcher || hd_matcher_is_free(j->matcher)) return HD_OK;
     HD_TRY(hd_matcher_mask(j->matcher, j->allowed, vocab_of(a->engine), a->ends, a->n_ends, err));
@@ -190,33 +190,33 @@ static hd_status make_mask(hd_job *j, const uint32_t **allowed, hd_error *err)
 
 hd_status hd_job_draw(hd_job *j, const float *logits, hd_error *err)
 {
-    const uint32_t  *allowed;
-    hd_answer *const a = &j->answer;
+    const uint32_t *allowed;
+    hd_reply *const a = &j->reply;
     HD_TRY(make_mask(j, &allowed, err));
-    HD_TRY(hd_answer_draw(a, j->session, logits, allowed, err));
-    if (!j->matcher || hd_answer_ends(a, a->drawn.token.id)) return HD_OK;
+    HD_TRY(hd_reply_draw(a, j->session, logits, allowed, err));
+    if (!j->matcher || hd_reply_ends(a, a->drawn.token.id)) return HD_OK;
     return hd_matcher_accept(j->matcher, a->drawn.token.id, err);
 }
 
 bool hd_job_is_done(const hd_job *j)
 {
-    const hd_answer *const a = &j->answer;
+    const hd_reply *const a = &j->reply;
     return a->is_done || a->is_cancelled || !j->is_drawn ||
-           a->n_new >= hd_answer_room(a, j->asked.n_prompt);
+           a->n_new >= hd_reply_room(a, j->asked.n_prompt);
 }
 
 /* ---- scoring ---- */
 
 hd_status hd_job_score(hd_job *j, int32_t first, int32_t n, const float *logits, hd_error *err)
 {
-    int32_t const         vocab = vocab_of(j->answer.engine);
+    int32_t const         vocab = vocab_of(j->reply.engine);
     hd_sampled            s = {.token = {j->asked.prompt[0], NAN}};
     hd_answer_event const event = {.prompt = &s};
     if (first == 0) send(j, &event);
     for (int32_t i = 0; i < n && first + i + 1 < j->asked.n_prompt; i++) {
         const float *const row = logits + (int64_t)i * vocab;
         HD_TRY(hd_sampler_check_logits(row, vocab, err));
-        if (j->answer.is_cancelled) return HD_OK;
+        if (j->reply.is_cancelled) return HD_OK;
         hd_sampler_report(&s, row, vocab, j->asked.prompt[first + i + 1], j->asked.generate.n_top);
         send(j, &event);
     }
@@ -227,19 +227,19 @@ hd_status hd_job_score(hd_job *j, int32_t first, int32_t n, const float *logits,
 
 static void describe_end(hd_job *j)
 {
-    const hd_answer *const a = &j->answer;
-    hd_answer_end *const   e = &j->end;
-    double const           now = hd_answer_now();
-    double const           started = j->started_at > 0 ? j->started_at : now;
-    double const           drawing = j->drawing_at > 0 ? j->drawing_at : now;
+    const hd_reply *const a = &j->reply;
+    hd_answer_end *const  e = &j->end;
+    double const          now = hd_reply_now();
+    double const          started = j->started_at > 0 ? j->started_at : now;
+    double const          drawing = j->drawing_at > 0 ? j->drawing_at : now;
     e->n_new = a->n_new;
     e->n_reasoning = a->n_reasoning;
-    e->stop = hd_answer_stop(a);
+    e->stop = hd_reply_stop(a);
     e->wait_s = started - j->asked_at;
     e->prompt_s = drawing > started ? drawing - started : 0;
     e->new_s = now - drawing;
     if (e->error.code != HD_OK) return;
-    e->blank = j->is_drawn ? hd_answer_blank(a) : HD_BLANK_NO;
+    e->blank = j->is_drawn ? hd_reply_blank(a) : HD_BLANK_NO;
 }
 
 /* The answer's last words.  One that only scores a prompt has none, and ended as it should. */
@@ -248,7 +248,7 @@ static void finish_answer(hd_job *j, hd_error *why)
     if (!j->is_drawn)
         j->end.finish = HD_FINISH_STOP;
     else
-        hd_answer_finish(&j->answer, &j->end.finish, why);
+        hd_reply_finish(&j->reply, &j->end.finish, why);
 }
 
 void hd_job_finish(hd_job *j)
@@ -256,7 +256,7 @@ void hd_job_finish(hd_job *j)
     hd_error *const why = &j->end.error;
     *why = j->failure;
     if (why->code == HD_OK) finish_answer(j, why);
-    if (why->code == HD_OK && j->answer.is_cancelled)
+    if (why->code == HD_OK && j->reply.is_cancelled)
         hd_error_set(why, HD_ERR_CANCELLED, -1, "stopped by its user");
     if (why->code != HD_OK) j->end.finish = HD_FINISH_NONE;
     describe_end(j);

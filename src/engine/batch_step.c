@@ -27,7 +27,7 @@ static void count_end(hd_batch *b, const hd_job *j)
 {
     pthread_mutex_lock(&b->lock);
     b->stats.n_failed += j->end.error.code != HD_OK;
-    b->stats.new_tokens += j->answer.n_new;
+    b->stats.new_tokens += j->reply.n_new;
     b->stats.cached_tokens += j->end.n_cached;
     pthread_mutex_unlock(&b->lock);
 }
@@ -142,7 +142,7 @@ static void start_jobs(hd_batch *b)
         if (!j) return;
         j->session = b->sessions[--b->n_idle];
         j->state = HD_JOB_HELD;
-        j->started_at = hd_answer_now();
+        j->started_at = hd_reply_now();
         b->promised += j->promise;
     }
 }
@@ -188,7 +188,7 @@ static void share_rows(hd_batch *b)
 /* The tokens that a job's rows read. */
 static const int32_t *tokens_of(const hd_job *j)
 {
-    return j->state == HD_JOB_DRAWING ? &j->answer.drawn.token.id
+    return j->state == HD_JOB_DRAWING ? &j->reply.drawn.token.id
                                       : j->asked.prompt + j->session->length;
 }
 
@@ -249,8 +249,8 @@ static hd_status take_prompt(hd_batch *b, hd_job *j, const results *r, hd_error 
     if (j->asked.is_scored) HD_TRY(hd_job_score(j, first, j->n_rows, r->logits, err));
     if (s->length < j->asked.n_prompt) return HD_OK;
     j->state = HD_JOB_DRAWING;
-    j->drawing_at = hd_answer_now();
-    return j->is_drawn && !j->answer.is_cancelled ? hd_job_draw(j, r->last, err) : HD_OK;
+    j->drawing_at = hd_reply_now();
+    return j->is_drawn && !j->reply.is_cancelled ? hd_job_draw(j, r->last, err) : HD_OK;
 }
 
 static hd_status take_result(hd_batch *b, hd_job *j, const results *r, hd_error *err)
@@ -263,7 +263,7 @@ static hd_status take_result(hd_batch *b, hd_job *j, const results *r, hd_error 
 
 static bool is_finished(const hd_job *j)
 {
-    return j->answer.is_cancelled || (j->state == HD_JOB_DRAWING && hd_job_is_done(j));
+    return j->reply.is_cancelled || (j->state == HD_JOB_DRAWING && hd_job_is_done(j));
 }
 
 /* Names the first bad number of a job whose logits were bad.  Its rows run again, alone, so the

@@ -1,28 +1,28 @@
-#include "engine/answer.h"
+#include "engine/reply.h"
 
 /* *out counts also when this fails. */
-static hd_status draw_all(hd_answer *a, hd_session *s, hd_generate_result *out, hd_error *err)
+static hd_status draw_all(hd_reply *a, hd_session *s, hd_generate_result *out, hd_error *err)
 {
-    int32_t const most = hd_answer_room(a, s->length);
+    int32_t const most = hd_reply_room(a, s->length);
     while (a->n_new < most && !a->is_done && !a->is_cancelled) {
         if (a->n_new > 0) HD_TRY(hd_session_eval(s, &a->drawn.token.id, 1, err));
-        HD_TRY(hd_answer_draw(a, s, s->logits, NULL, err));
+        HD_TRY(hd_reply_draw(a, s, s->logits, NULL, err));
         out->n_new = a->n_new;
     }
     return HD_OK;
 }
 
-static hd_status generate(hd_answer *a, hd_session *s, const int32_t *prompt, int32_t n_prompt,
+static hd_status generate(hd_reply *a, hd_session *s, const int32_t *prompt, int32_t n_prompt,
                           hd_generate_result *out, hd_error *err)
 {
-    double const start = hd_answer_now();
+    double const start = hd_reply_now();
     HD_TRY(hd_session_eval(s, prompt, n_prompt, err));
     if (!s->has_logits) HD_FAIL(err, HD_ERR_INVALID, "an empty prompt: nothing to continue");
     out->n_prompt = n_prompt;
-    out->prompt_s = hd_answer_now() - start;
+    out->prompt_s = hd_reply_now() - start;
     HD_TRY(draw_all(a, s, out, err));
-    out->new_s = hd_answer_now() - start - out->prompt_s;
-    HD_TRY(hd_answer_finish(a, &out->finish, err));
+    out->new_s = hd_reply_now() - start - out->prompt_s;
+    HD_TRY(hd_reply_finish(a, &out->finish, err));
     if (a->is_cancelled) HD_FAIL(err, HD_ERR_CANCELLED, "stopped by the caller");
     return HD_OK;
 }
@@ -30,11 +30,11 @@ static hd_status generate(hd_answer *a, hd_session *s, const int32_t *prompt, in
 hd_status hd_generate(hd_session *s, const int32_t *prompt, int32_t n_prompt,
                       const hd_generate_options *opt, hd_generate_result *out, hd_error *err)
 {
-    hd_answer a;
-    HD_TRY(hd_answer_check(opt, s->engine->model.config->n_vocab, err));
+    hd_reply a;
+    HD_TRY(hd_reply_check(opt, s->engine->model.config->n_vocab, err));
     *out = (hd_generate_result){0};
-    HD_TRY(hd_answer_open(&a, s->engine, opt, err));
+    HD_TRY(hd_reply_open(&a, s->engine, opt, err));
     hd_status const status = generate(&a, s, prompt, n_prompt, out, err);
-    hd_answer_close(&a);
+    hd_reply_close(&a);
     return status;
 }

@@ -209,15 +209,16 @@ static int64_t memory_between(const hd_prefix *p, const hd_kept *page, int32_t n
     return bytes + hd_kept_size(p->engine, n, n - edge, true);
 }
 
-/* The node behind a page with the session's next n tokens, in the tree.
- * *out     NULL when memory is short */
-static hd_status add_node(hd_prefix *p, const hd_session *s, hd_kept *above, int32_t n,
-                          bool is_state, hd_kept **out, hd_error *err)
+/* The node behind *last up to token n, a page or a state, in the tree; it is *last then.
+ * *last    NULL when memory is short */
+static hd_status add_node(hd_prefix *p, const hd_session *s, int32_t n, bool is_state,
+                          hd_kept **last, hd_error *err)
 {
-    hd_kept *const k = hd_kept_make(above, s->tokens + above->at, n, is_state);
-    *out = NULL;
+    hd_kept *const above = *last;
+    hd_kept *const k = hd_kept_make(above, s->tokens + above->at, n - above->at, is_state);
+    *last = NULL;
     if (!k) return HD_OK;
-    k->size = hd_kept_size(p->engine, k->at, n, is_state);
+    k->size = hd_kept_size(p->engine, n, k->n, is_state);
     k->bytes = hd_memory_alloc((size_t)k->size);
     hd_status const status = k->bytes ? copy_out(s, k, err) : HD_OK;
     if (status != HD_OK || !k->bytes) {
@@ -227,11 +228,11 @@ static hd_status add_node(hd_prefix *p, const hd_session *s, hd_kept *above, int
     hold_bytes(p, k, k->bytes);
     hd_prefix_link(p, k);
     if (p->disk) hd_prefix_disk_name(p, k);
-    *out = k;
+    *last = k;
     return HD_OK;
 }
 
-/* Has the nodes behind page `first` written, those that others need before those. */
+/* Has the nodes up to a state written, a page before what hangs behind it. */
 static void write_nodes(hd_prefix *p, hd_kept *state)
 {
     for (;;) {
@@ -244,20 +245,18 @@ static void write_nodes(hd_prefix *p, hd_kept *state)
     }
 }
 
-/* What became of a page that no state came to hang below is given up when room is needed. */
+/* Where memory ends in between, pages without a state are left; they give way in time. */
 static hd_status keep_new(hd_prefix *p, const hd_session *s, hd_kept *page, int32_t n,
                           hd_error *err)
 {
-    hd_kept *next = page;
+    hd_kept *last = page;
     if (!make_room(p, memory_between(p, page, n))) return HD_OK;
-    while (next && next->at + HD_CACHE_EDGE <= n) {
-        HD_TRY(add_node(p, s, page, HD_CACHE_EDGE, false, &next, err));
-        if (next) page = next;
-    }
-    if (next) HD_TRY(add_node(p, s, page, n - page->at, true, &next, err));
-    if (!next) return HD_OK;
-    hd_prefix_touch(p, next);
-    if (p->disk) write_nodes(p, next);
+    for (int32_t at = page->at + HD_CACHE_EDGE; last && at <= n; at += HD_CACHE_EDGE)
+        HD_TRY(add_node(p, s, at, false, &last, err));
+    if (last) HD_TRY(add_node(p, s, n, true, &last, err));
+    if (!last) return HD_OK;
+    hd_prefix_touch(p, last);
+    if (p->disk) write_nodes(p, last);
     return HD_OK;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/answer.h"
+#include "engine/reply.h"
 
 #include <time.h>
 
@@ -6,7 +6,7 @@
 #include "tokenizer/chat_tokens.h"
 #include "tokenizer/parser.h"
 
-double hd_answer_now(void)
+double hd_reply_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -30,7 +30,7 @@ static hd_status check_stops(const hd_generate_options *o, int32_t n_vocab, hd_e
     return HD_OK;
 }
 
-hd_status hd_answer_check(const hd_generate_options *o, int32_t n_vocab, hd_error *err)
+hd_status hd_reply_check(const hd_generate_options *o, int32_t n_vocab, hd_error *err)
 {
     if (o->max_new < 0) HD_FAIL(err, HD_ERR_INVALID, "max_new %d: wanted 0 or more", o->max_new);
     if (o->min_new < 0) HD_FAIL(err, HD_ERR_INVALID, "min_new %d: wanted 0 or more", o->min_new);
@@ -43,7 +43,7 @@ hd_status hd_answer_check(const hd_generate_options *o, int32_t n_vocab, hd_erro
 
 /* ---- what is handed on ---- */
 
-static void emit(hd_answer *a, const hd_sampled *token, const hd_parse_event *parse)
+static void emit(hd_reply *a, const hd_sampled *token, const hd_parse_event *parse)
 {
     hd_generate_event const e = {token, parse};
     if (a->is_cancelled || !a->opt->on_event) return;
@@ -52,13 +52,13 @@ static void emit(hd_answer *a, const hd_sampled *token, const hd_parse_event *pa
 
 static void pass_on(void *user, const hd_parse_event *parse)
 {
-    hd_answer *const a = user;
+    hd_reply *const a = user;
     if (parse->kind == HD_PARSE_UNPARSED) a->has_unparsed = true;
     if (parse->kind == HD_PARSE_CONTENT || parse->kind == HD_PARSE_CALL) a->has_text = true;
     emit(a, NULL, parse);
 }
 
-static void emit_raw(hd_answer *a, const char *text, size_t bytes)
+static void emit_raw(hd_reply *a, const char *text, size_t bytes)
 {
     hd_parse_event const e = {.kind = HD_PARSE_CONTENT, .text = text, .text_bytes = bytes};
     if (bytes) pass_on(a, &e);
@@ -67,7 +67,7 @@ static void emit_raw(hd_answer *a, const char *text, size_t bytes)
 /* Longest bytes of a token in raw mode; a longer one is handed on in pieces. */
 #define RAW_PIECE 256
 
-static hd_status hand_on(hd_answer *a, int32_t id, hd_error *err)
+static hd_status hand_on(hd_reply *a, int32_t id, hd_error *err)
 {
     const hd_tokenizer *const t = a->engine->tokenizer;
     size_t                    bytes = 0;
@@ -85,17 +85,17 @@ static hd_status hand_on(hd_answer *a, int32_t id, hd_error *err)
 
 /* ---- open and close ---- */
 
-static void collect_ends(hd_answer *a)
+static void collect_ends(hd_reply *a)
 {
     const hd_config *const c = a->engine->model.config;
     for (int32_t i = 0; i < a->opt->n_stop_ids; i++) a->ends[a->n_ends++] = a->opt->stop_ids[i];
     for (int32_t i = 0; i < c->n_eos && !a->opt->ignore_eos; i++) a->ends[a->n_ends++] = c->eos[i];
 }
 
-hd_status hd_answer_open(hd_answer *a, const hd_engine *e, const hd_generate_options *opt,
-                         hd_error *err)
+hd_status hd_reply_open(hd_reply *a, const hd_engine *e, const hd_generate_options *opt,
+                        hd_error *err)
 {
-    *a = (hd_answer){.engine = e, .opt = opt};
+    *a = (hd_reply){.engine = e, .opt = opt};
     a->think_end =
         hd_tokenizer_control_id(e->tokenizer, HD_TOKEN_THINK_END, sizeof HD_TOKEN_THINK_END - 1);
     a->is_reasoning = !opt->is_raw && (opt->start == HD_START_REASONING ||
@@ -111,7 +111,7 @@ hd_status hd_answer_open(hd_answer *a, const hd_engine *e, const hd_generate_opt
     return hd_parser_open(&a->parser, &p, err);
 }
 
-void hd_answer_close(hd_answer *a)
+void hd_reply_close(hd_reply *a)
 {
     hd_parser_close(a->parser);
     a->parser = NULL;
@@ -119,7 +119,7 @@ void hd_answer_close(hd_answer *a)
 
 /* ---- drawing ---- */
 
-int32_t hd_answer_room(const hd_answer *a, int32_t n)
+int32_t hd_reply_room(const hd_reply *a, int32_t n)
 {
     int32_t const most = a->engine->options.max_tokens - n + 1;
     return a->opt->max_new > 0 && a->opt->max_new < most ? a->opt->max_new : most;
@@ -132,7 +132,7 @@ static bool is_eos(const hd_engine *e, int32_t id)
     return false;
 }
 
-bool hd_answer_ends(const hd_answer *a, int32_t id)
+bool hd_reply_ends(const hd_reply *a, int32_t id)
 {
     for (int32_t i = 0; i < a->n_ends; i++)
         if (a->ends[i] == id) return true;
@@ -140,16 +140,16 @@ bool hd_answer_ends(const hd_answer *a, int32_t id)
 }
 
 /* Whether something else than the end is allowed. */
-static bool may_go_on(const hd_answer *a, const uint32_t *allowed)
+static bool may_go_on(const hd_reply *a, const uint32_t *allowed)
 {
     int32_t const n = a->engine->model.config->n_vocab;
     if (!allowed) return true;
     for (int32_t id = 0; id < n; id++)
-        if ((allowed[id / 32] >> (id % 32) & 1) && !hd_answer_ends(a, id)) return true;
+        if ((allowed[id / 32] >> (id % 32) & 1) && !hd_reply_ends(a, id)) return true;
     return false;
 }
 
-static hd_status draw(hd_answer *a, const hd_session *s, const float *logits,
+static hd_status draw(hd_reply *a, const hd_session *s, const float *logits,
                       const uint32_t *allowed, hd_error *err)
 {
     bool const    is_early = a->n_new < a->opt->min_new && may_go_on(a, allowed);
@@ -168,8 +168,8 @@ static hd_status draw(hd_answer *a, const hd_session *s, const float *logits,
     return hd_sample(&a->drawn, &a->opt->sampling, &d, err);
 }
 
-hd_status hd_answer_draw(hd_answer *a, const hd_session *s, const float *logits,
-                         const uint32_t *allowed, hd_error *err)
+hd_status hd_reply_draw(hd_reply *a, const hd_session *s, const float *logits,
+                        const uint32_t *allowed, hd_error *err)
 {
     if (a->n_new == 0) a->n_before = s->length;
     HD_TRY(draw(a, s, logits, allowed, err));
@@ -178,7 +178,7 @@ hd_status hd_answer_draw(hd_answer *a, const hd_session *s, const float *logits,
     if (id == a->think_end) a->is_reasoning = false;
     if (a->is_reasoning) a->n_reasoning++;
     emit(a, &a->drawn, NULL);
-    a->is_done = hd_answer_ends(a, id);
+    a->is_done = hd_reply_ends(a, id);
     /* An ignored EOS is no text either. */
     if (a->is_done || a->is_cancelled || is_eos(a->engine, id)) return HD_OK;
     HD_TRY(hand_on(a, id, err));
@@ -186,7 +186,7 @@ hd_status hd_answer_draw(hd_answer *a, const hd_session *s, const float *logits,
     return HD_OK;
 }
 
-hd_status hd_answer_finish(hd_answer *a, hd_finish *finish, hd_error *err)
+hd_status hd_reply_finish(hd_reply *a, hd_finish *finish, hd_error *err)
 {
     char tail[9];
     if (a->parser) return hd_parser_finish(a->parser, !a->is_done, finish, err);
@@ -197,17 +197,17 @@ hd_status hd_answer_finish(hd_answer *a, hd_finish *finish, hd_error *err)
 
 /* ---- how it ended ---- */
 
-int32_t hd_answer_stop(const hd_answer *a)
+int32_t hd_reply_stop(const hd_reply *a)
 {
     return a->parser ? hd_parser_stop_index(a->parser) : -1;
 }
 
-hd_blank hd_answer_blank(const hd_answer *a)
+hd_blank hd_reply_blank(const hd_reply *a)
 {
     if (a->has_text) return HD_BLANK_NO;
     if (a->has_unparsed) return HD_BLANK_UNPARSED;
     if (!a->is_done) return a->is_reasoning ? HD_BLANK_REASONING : HD_BLANK_NO;
-    if (hd_answer_stop(a) >= 0 || !is_eos(a->engine, a->drawn.token.id)) return HD_BLANK_STOP;
+    if (hd_reply_stop(a) >= 0 || !is_eos(a->engine, a->drawn.token.id)) return HD_BLANK_STOP;
     return HD_BLANK_EOS;
 }
 
