@@ -1,5 +1,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -42,9 +43,61 @@ static void notices_every_changed_bit(void **state)
     }
 }
 
+/* ---- SHA-256 ---- */
+
+static void sha256_of(const char *text, size_t bytes, char out[2 * HD_SHA256_BYTES + 1])
+{
+    uint8_t   got[HD_SHA256_BYTES];
+    hd_sha256 h;
+    hd_sha256_begin(&h);
+    hd_sha256_add(&h, text, bytes);
+    hd_sha256_end(&h, got);
+    for (int i = 0; i < HD_SHA256_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", got[i]);
+}
+
+/* The examples of FIPS 180-4, and lengths around the end of a block (values of sha256sum). */
+static void sha256_agrees_with_published_values(void **state)
+{
+    static const struct {
+        const char *text, *digest;
+    } all[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+    };
+    char got[2 * HD_SHA256_BYTES + 1];
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        sha256_of(all[i].text, strlen(all[i].text), got);
+        assert_string_equal(got, all[i].digest);
+    }
+}
+
+static void sha256_does_not_care_for_pieces(void **state)
+{
+    char text[200], whole[2 * HD_SHA256_BYTES + 1];
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 7);
+    sha256_of(text, sizeof text, whole);
+    for (size_t cut = 0; cut <= sizeof text; cut += 7) {
+        uint8_t   got[HD_SHA256_BYTES];
+        char      hex[2 * HD_SHA256_BYTES + 1];
+        hd_sha256 h;
+        hd_sha256_begin(&h);
+        hd_sha256_add(&h, text, cut);
+        hd_sha256_add(&h, text + cut, sizeof text - cut);
+        hd_sha256_end(&h, got);
+        for (int i = 0; i < HD_SHA256_BYTES; i++) snprintf(hex + 2 * i, 3, "%02x", got[i]);
+        assert_string_equal(hex, whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha256_agrees_with_published_values),
+        cmocka_unit_test(sha256_does_not_care_for_pieces),
         cmocka_unit_test(agrees_with_published_values),
         cmocka_unit_test(does_not_care_for_pieces),
         cmocka_unit_test(notices_every_changed_bit),

@@ -49,6 +49,27 @@ static void clears_large_blocks(void **state)
     }
 }
 
+/* More than any machine has, of which a little is used and given back. */
+static void reserves_more_than_there_is(void **state)
+{
+    size_t const bytes = (size_t)1 << 44, used = 1 << 20;
+    char *const  p = hd_memory_reserve(bytes);
+    (void)state;
+    assert_non_null(p);
+    memset(p + bytes / 2, 7, used);
+    assert_int_equal(p[bytes / 2 + used], 0);
+    hd_memory_return(p + bytes / 2 + 1, used - 2); /* both ends are parts of pages */
+    assert_int_equal(p[bytes / 2], 7);
+    assert_int_equal(p[bytes / 2 + used - 1], 7);
+    assert_int_equal(p[bytes / 2 + used / 2], 0);
+    hd_memory_return(p + bytes / 2 + used / 2, 5); /* no whole page */
+    hd_memory_unreserve(p, bytes);
+    hd_memory_unreserve(NULL, 0);
+    hd_memory_fail_at(1);
+    assert_null(hd_memory_reserve(bytes));
+    hd_memory_fail_at(0);
+}
+
 static void refuses_impossible_sizes(void **state)
 {
     hd_pool   pool = {0};
@@ -482,11 +503,76 @@ static void lists_folders(void **state)
     assert_non_null(strstr(err.message, folder.path));
 }
 
+static hd_status make_once(void *user, hd_error *err) { return hd_file_make_folder(user, err); }
+
+static hd_status lock_once(void *user, hd_error *err)
+{
+    int fd = -1;
+    HD_TRY(hd_file_lock(&fd, user, err));
+    hd_file_unlock(fd);
+    return HD_OK;
+}
+
+static hd_status remove_once(void *user, hd_error *err) { return hd_file_remove(user, err); }
+
+static void makes_folders_and_locks(void **state)
+{
+    temp_folder folder;
+    hd_error    err = {0};
+    char        inner[256], lock[256];
+    int         fd, other;
+    (void)state;
+    temp_folder_make(&folder);
+    temp_folder_path(&folder, "inner", inner, sizeof inner);
+    temp_folder_path(&folder, "lock", lock, sizeof lock);
+    /* making it and, as it is there the second time, looking at it */
+    assert_int_equal(
+        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, make_once, NULL, inner}), 1);
+    assert_int_equal(
+        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, make_once, NULL, inner}), 2);
+    assert_int_equal(
+        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, lock_once, NULL, lock}), 2);
+    assert_int_equal(hd_file_make_folder(lock, &err), HD_ERR_IO); /* a file */
+    assert_int_equal(hd_file_lock(&fd, lock, &err), HD_OK);
+    assert_int_equal(hd_file_lock(&other, lock, &err), HD_ERR_IO);
+    assert_non_null(strstr(err.message, "in use by another process"));
+    hd_file_unlock(fd);
+    assert_int_equal(lock_once(lock, &err), HD_OK);
+    assert_int_equal(
+        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, remove_once, NULL, lock}), 1);
+    assert_int_equal(hd_file_remove(lock, &err), HD_OK); /* gone already */
+    assert_int_equal(rmdir(inner), 0);
+    temp_folder_remove(&folder);
+}
+
+static void reads_in_pieces(void **state)
+{
+    temp_folder    folder;
+    hd_error       err = {0};
+    hd_file_reader r;
+    char           path[256], got[8] = {0};
+    (void)state;
+    temp_folder_make(&folder);
+    temp_folder_write_text(&folder, "text", "some text");
+    temp_folder_path(&folder, "text", path, sizeof path);
+    assert_int_equal(hd_file_open(&r, path, &err), HD_OK);
+    assert_int_equal(r.bytes, 9);
+    assert_int_equal(hd_file_take(&r, got, 4, &err), HD_OK);
+    assert_string_equal(got, "some");
+    assert_int_equal(hd_file_take(&r, got, 5, &err), HD_OK);
+    assert_string_equal(got, " text");
+    assert_int_equal(hd_file_take(&r, got, 1, &err), HD_ERR_IO);
+    hd_file_close(&r);
+    temp_folder_remove(&folder);
+    assert_int_equal(hd_file_open(&r, path, &err), HD_ERR_IO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_zeroed_aligned_bytes),
         cmocka_unit_test(clears_large_blocks),
+        cmocka_unit_test(reserves_more_than_there_is),
         cmocka_unit_test(refuses_impossible_sizes),
         cmocka_unit_test(fails_the_wanted_allocation),
         cmocka_unit_test(checks_products_and_sums),
@@ -505,6 +591,8 @@ int main(void)
         cmocka_unit_test(maps_files),
         cmocka_unit_test(looks_at_paths),
         cmocka_unit_test(lists_folders),
+        cmocka_unit_test(makes_folders_and_locks),
+        cmocka_unit_test(reads_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
