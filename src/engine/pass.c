@@ -121,10 +121,11 @@ static int32_t padded_rows(const hd_engine *e, const hd_rows_run *run, int32_t n
     return best ? best : run->n;
 }
 
-/* Row i of the pass; those behind the ones asked for stand in the sequence that nobody reads. */
+/* Row i of the pass; those behind the ones asked for stand in the last sequence, which nobody
+ * reads. */
 static hd_pass_row row_at(const hd_engine *e, const hd_rows_run *run, int32_t i)
 {
-    return i < run->n ? run->rows[i] : (hd_pass_row){.pos = i, .seq = e->options.n_sessions};
+    return i < run->n ? run->rows[i] : (hd_pass_row){.pos = i, .seq = e->model.shape.n_seq - 1};
 }
 
 /* What the pass reads, from one buffer of the host to where kernels read it. */

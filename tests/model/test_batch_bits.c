@@ -5,12 +5,16 @@
 
 #define N_OTHERS 50
 #define N        (N_OTHERS + 1)
+#define N_FEW    16
+
+/* Requests of each case; one of them has as many others as there can be. */
+static int32_t n_asked;
 
 static void answer_alone(hd_engine *e, heard alone[N])
 {
     hd_batch *const b = open_batch(e, (hd_batch_options){0});
     memset(alone, 0, N * sizeof *alone);
-    for (int32_t i = 0; i < N; i++) {
+    for (int32_t i = 0; i < n_asked; i++) {
         submit_made(b, i, &alone[i]);
         run(b);
         expect_ok(&alone[i], i);
@@ -40,14 +44,15 @@ static void answer_together(hd_engine *e, const heard alone[N], int32_t stride, 
     hd_batch *const b = open_batch(e, (hd_batch_options){.chunk = 5 + stride % 13});
     memset(h, 0, sizeof h);
     memset(passers, 0, sizeof passers);
-    for (int32_t i = 0; i < N; i++) submit_made(b, i * stride % N, &h[i * stride % N]);
+    for (int32_t i = 0; i < n_asked; i++)
+        submit_made(b, i * stride % n_asked, &h[i * stride % n_asked]);
     for (int32_t n = 0; n < 8; n++) {
         uint64_t const t = submit_made(b, 1000 + n, &passers[n]);
         for (int32_t k = 0; k <= n; k++) step(b);
         hd_batch_cancel(b, t);
     }
     run(b);
-    for (int32_t i = 0; i < N; i++) expect_same(&alone[i], &h[i], i, how);
+    for (int32_t i = 0; i < n_asked; i++) expect_same(&alone[i], &h[i], i, how);
     for (int32_t n = 0; n < 8; n++) assert_int_equal(passers[n].n_ends, 1);
     hd_batch_close(b);
 }
@@ -67,12 +72,29 @@ static void test_same_bits(void **state)
     static heard            alone[N];
     const batch_case *const c = *state;
     hd_engine              *e = open_engine(options_of(c, 1));
+    n_asked = c == cases ? N : N_FEW;
     answer_alone(e, alone);
     answer_together(e, alone, 1, c->name);
     hd_engine_close(e);
     e = open_engine(options_of(c, 3));
     hd_team_set_grain(e->team, 1);
     answer_together(e, alone, 23, c->name);
+    hd_engine_close(e);
+}
+
+/* Eight times the same at once: eight times the answer that one has. */
+static void test_identical(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.n_sessions = 8});
+    heard            h[9] = {0};
+    (void)state;
+    hd_batch *const b = open_batch(e, (hd_batch_options){.ram_bytes = -1});
+    submit_made(b, 5, &h[8]);
+    run(b);
+    for (int i = 0; i < 8; i++) submit_made(b, 5, &h[i]);
+    run(b);
+    for (int i = 0; i < 8; i++) expect_same(&h[8], &h[i], i, "identical");
+    hd_batch_close(b);
     hd_engine_close(e);
 }
 
@@ -118,13 +140,15 @@ static void test_as_one_session(void **state)
     hd_engine_close(e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     struct CMUnitTest tests[32];
     size_t            n = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         tests[n++] = (struct CMUnitTest){cases[i].name, test_same_bits, NULL, NULL,
                                          (void *)(uintptr_t)&cases[i]};
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_identical);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_as_one_session);
     return _cmocka_run_group_tests("batch", tests, n, NULL, NULL);
 }

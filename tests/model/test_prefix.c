@@ -82,49 +82,30 @@ static const int32_t cuts[] = {17,  18,  19,  20,  63,  66,  126, 127, 128, 129,
                                385, 386, 391, 437, 511, 512, 513, 514, 516, 517, 601};
 #define N_CUTS ((int32_t)(sizeof cuts / sizeof cuts[0]))
 
+/* One batch for all, so that states are kept of what went on from states, share pages and stand
+ * beside each other. */
 static void test_equal_bits(void **state)
 {
     const prefix_case *const c = *state;
-    hd_engine *const         e = open_engine(
-                (hd_options){.model = c->model, .act = c->act, .kv = c->kv, .max_tokens = LONGEST});
-    static heard  cold[N_CUTS];
-    int32_t       prompt[LONGEST];
-    int32_t const step = c == cases ? 1 : 4; /* all lengths once, some in every format */
-    for (int32_t i = 0; i < N_CUTS; i += step)
-        cold[i] = ask_cold(e, prompt, make_prompt(prompt, cuts[i], 9, i));
+    hd_options const o = {.model = c->model, .act = c->act, .kv = c->kv, .max_tokens = LONGEST};
+    hd_engine *const e = open_engine(o), *const other = open_engine(o);
+    hd_batch *const b = open_batch(e, (hd_batch_options){0});
+    int32_t const   step = c == cases ? 1 : 7; /* all lengths once, some in every format */
+    int32_t         prompt[LONGEST];
     for (int32_t i = 0; i < N_CUTS; i += step) {
-        hd_batch *const b = open_batch(e, (hd_batch_options){0});
         ask(b, prompt, make_prompt(prompt, cuts[i], 0, 0));
-        heard const warm = ask(b, prompt, make_prompt(prompt, cuts[i], 9, i));
-        expect_same(&cold[i], &warm, cuts[i], c->name);
-        assert_int_equal(warm.end.n_cached, cuts[i] - 1);
-        heard const again = ask(b, prompt, make_prompt(prompt, cuts[i], 9, i));
-        expect_same(&cold[i], &again, cuts[i], c->name);
-        assert_int_equal(again.end.n_cached, cuts[i] + 8);
-        assert_int_equal(stats_of(b).cached_tokens, 2 * cuts[i] + 7);
-        hd_batch_close(b);
-    }
-    hd_engine_close(e);
-}
-
-/* All lengths kept by one batch, so that states share pages and stand beside each other. */
-static void test_many_in_one(void **state)
-{
-    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST, .n_sessions = 4});
-    hd_batch *const  b = open_batch(e, (hd_batch_options){0});
-    int32_t          prompt[LONGEST];
-    (void)state;
-    for (int32_t i = 0; i < N_CUTS; i += 2)
-        ask(b, prompt, make_prompt(prompt, cuts[i], 3, 900 + i));
-    for (int32_t i = 1; i < N_CUTS; i += 2) {
         int32_t const n = make_prompt(prompt, cuts[i], 9, i);
-        heard const   cold = ask(b, prompt, n);
+        heard const   cold = ask_cold(other, prompt, n);
         heard const   warm = ask(b, prompt, n);
-        expect_same(&cold, &warm, cuts[i], "in one");
-        assert_int_equal(warm.end.n_cached, n - 1);
+        expect_same(&cold, &warm, cuts[i], c->name);
+        assert_int_equal(warm.end.n_cached, cuts[i] - 1);
+        heard const again = ask(b, prompt, n);
+        expect_same(&cold, &again, cuts[i], c->name);
+        assert_int_equal(again.end.n_cached, n - 1);
     }
     hd_batch_close(b);
     hd_engine_close(e);
+    hd_engine_close(other);
 }
 
 /* An answer is gone on from, and so is a prompt whose answer is taken back. */
@@ -147,6 +128,83 @@ static void test_turns(void **state)
     prompt[n] = 5;
     assert_int_equal(ask(b, prompt, n + 17).end.n_cached, n - 1);
     hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* One place for all: X, then another prompt there, then X again. */
+static void test_another_between(void **state)
+{
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST});
+    hd_batch *const  b = open_batch(e, (hd_batch_options){0});
+    int32_t          x[LONGEST], y[LONGEST];
+    int32_t const    n = make_prompt(x, 600, 30, 1), m = make_prompt(y, 0, 400, 2);
+    (void)state;
+    heard const cold = ask(b, x, n);
+    assert_int_equal(ask(b, y, m).end.n_cached, 0);
+    heard const warm = ask(b, x, n);
+    expect_same(&cold, &warm, 0, "another between");
+    assert_int_equal(warm.end.n_cached, n - 1);
+    hd_batch_close(b);
+    hd_engine_close(e);
+}
+
+/* ---- chats ---- */
+
+#define N_CHATS 8
+#define N_SAID  5
+
+typedef struct chat {
+    int32_t  tokens[LONGEST];
+    int32_t  n;
+    uint64_t digests[N_SAID];
+} chat;
+
+/* What the user of chat `who` says next. */
+static void say(chat *c, int32_t who, int32_t turn)
+{
+    for (int32_t i = 0; i < 30 + who; i++)
+        c->tokens[c->n++] = token_at(1000 * (who + 1) + 40 * turn + i);
+}
+
+static void hear_turn(chat *c, int32_t turn, const heard *h)
+{
+    expect_ok(h, turn);
+    c->digests[turn] = h->digest;
+    memcpy(c->tokens + c->n, h->ids, (size_t)h->n_tokens * sizeof *h->ids);
+    c->n += h->n_tokens;
+}
+
+/* Eight chats of five turns in two places, all at once, are what they are one at a time. */
+static void test_interleaved_chats(void **state)
+{
+    static chat      alone[N_CHATS], together[N_CHATS];
+    hd_engine *const e = open_engine((hd_options){.max_tokens = LONGEST, .n_sessions = 2});
+    (void)state;
+    hd_batch *b = open_batch(e, (hd_batch_options){.ram_bytes = -1});
+    for (int32_t who = 0; who < N_CHATS; who++)
+        for (int32_t turn = 0; turn < N_SAID; turn++) {
+            say(&alone[who], who, turn);
+            heard const h = ask(b, alone[who].tokens, alone[who].n);
+            hear_turn(&alone[who], turn, &h);
+        }
+    hd_batch_close(b);
+    b = open_batch(e, (hd_batch_options){0});
+    for (int32_t turn = 0; turn < N_SAID; turn++) {
+        heard h[N_CHATS] = {0};
+        for (int32_t who = 0; who < N_CHATS; who++) {
+            say(&together[who], who, turn);
+            hd_request const r = request_of(together[who].tokens, together[who].n, &h[who]);
+            submit(b, &r);
+        }
+        run(b);
+        for (int32_t who = 0; who < N_CHATS; who++) {
+            int32_t const before = together[who].n - 30 - who - 1;
+            hear_turn(&together[who], turn, &h[who]);
+            assert_int_equal(h[who].end.n_cached, turn ? before : 0);
+        }
+    }
+    hd_batch_close(b);
+    assert_memory_equal(alone, together, sizeof alone);
     hd_engine_close(e);
 }
 
@@ -436,19 +494,19 @@ static void test_damage(void **state)
                {-1, 0},  {-1, 1},  {0, 1},   {60, 1},  {-2000, 1}, {-2000, 0}};
     hd_engine *const e = open_kept();
     int32_t          prompt[LONGEST];
-    int32_t const    n = make_prompt(prompt, 540, 9, 1);
+    int32_t const    n = make_prompt(prompt, 270, 9, 1);
     heard const      cold = ask_cold(e, prompt, n);
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         make_folder();
         hd_batch *b = open_folder(e, 0);
-        ask(b, prompt, make_prompt(prompt, 540, 0, 0));
+        ask(b, prompt, make_prompt(prompt, 270, 0, 0));
         hd_batch_close(b);
         spoil_at = all[i].at;
         spoil_cuts = all[i].cuts;
-        assert_true(for_files(".kept", spoil) >= 4);
+        assert_true(for_files(".kept", spoil) >= 3);
         b = open_folder(e, 0);
-        heard const h = ask(b, prompt, make_prompt(prompt, 540, 9, 1));
+        heard const h = ask(b, prompt, make_prompt(prompt, 270, 9, 1));
         expect_same(&cold, &h, (int32_t)i, "damaged");
         assert_int_equal(h.end.n_cached, 0);
         hd_batch_close(b);
@@ -533,14 +591,14 @@ static void test_failing_files(void **state)
 {
     hd_engine *const e = open_kept();
     int32_t          prompt[LONGEST];
-    int32_t const    n = make_prompt(prompt, 290, 9, 1);
+    int32_t const    n = make_prompt(prompt, 262, 9, 1);
     heard const      cold = ask_cold(e, prompt, n);
     (void)state;
-    for (int64_t at = 1; at < 60; at += at < 20 ? 1 : 5) {
+    for (int64_t at = 1; at < 40; at += at < 12 ? 1 : 5) {
         make_folder();
         hd_batch *b = open_folder(e, 0);
         hd_file_fail_at(at);
-        ask(b, prompt, make_prompt(prompt, 290, 0, 0));
+        ask(b, prompt, make_prompt(prompt, 262, 0, 0));
         hd_prefix_disk_settle(b->prefix, true);
         hd_file_fail_at(0);
         hd_batch_close(b);
@@ -551,7 +609,7 @@ static void test_failing_files(void **state)
         hd_status const        s = hd_batch_open(&b, e, &o, &err);
         assert_true(s == HD_OK || (s == HD_ERR_IO && err.message[0]));
         if (s != HD_OK) b = open_folder(e, 0);
-        heard const h = ask(b, prompt, make_prompt(prompt, 290, 9, 1));
+        heard const h = ask(b, prompt, make_prompt(prompt, 262, 9, 1));
         hd_file_fail_at(0);
         expect_same(&cold, &h, (int32_t)at, "failing files");
         hd_batch_close(b);
@@ -609,8 +667,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         tests[n++] = (struct CMUnitTest){cases[i].name, test_equal_bits, NULL, NULL,
                                          (void *)(uintptr_t)&cases[i]};
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_many_in_one);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_turns);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_another_between);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_interleaved_chats);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_together);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_shared_beginning);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_room);

@@ -15,6 +15,38 @@
 
 #define MOST 64
 
+/* Only ids of a mask, whatever the sampling; what is reported is of all. */
+static void test_allowed(void **state)
+{
+    enum { N = 40 };
+    static const uint32_t allowed[] = {1u << 3 | 1u << 31, 1u << 7}, none[2] = {0};
+    float                 logits[N], changed[N];
+    int32_t               scratch[N];
+    hd_sampled            out;
+    hd_error              err = {0};
+    (void)state;
+    for (int32_t i = 0; i < N; i++) logits[i] = (float)(i == 39 ? -5 : i == 20 ? 9 : 0);
+    hd_draw d = {.logits = logits,
+                 .n = N,
+                 .n_top = 1,
+                 .allowed = allowed,
+                 .scratch = scratch,
+                 .changed = changed};
+    assert_int_equal(hd_sample(&out, &(hd_sampling){0}, &d, &err), HD_OK);
+    assert_int_equal(out.token.id, 3);
+    assert_int_equal(out.top[0].id, 20);
+    for (d.step = 0; d.step < 200; d.step++) {
+        hd_sampling const s = {.temperature = 1, .top_k = d.step % 2 ? 3 : 0, .seed = 5};
+        assert_int_equal(hd_sample(&out, &s, &d, &err), HD_OK);
+        assert_true(out.token.id == 3 || out.token.id == 31 || out.token.id == 39);
+    }
+    d.allowed = none;
+    assert_int_equal(hd_sample(&out, &(hd_sampling){0}, &d, &err), HD_ERR_INVALID);
+    d.allowed = allowed;
+    d.changed = NULL;
+    assert_int_equal(hd_sample(&out, &(hd_sampling){0}, &d, &err), HD_ERR_INVALID);
+}
+
 static hd_sampled sample(const float *logits, int32_t n, hd_sampling s, uint64_t step,
                          int32_t n_top)
 {
@@ -539,14 +571,23 @@ static void test_speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),     cmocka_unit_test(test_one_logit),
-        cmocka_unit_test(test_filters),    cmocka_unit_test(test_extreme_temperature),
-        cmocka_unit_test(test_underflow),  cmocka_unit_test(test_ties_at_the_edge),
-        cmocka_unit_test(test_pure),       cmocka_unit_test(test_independence),
-        cmocka_unit_test(test_logprobs),   cmocka_unit_test(test_top_ties),
-        cmocka_unit_test(test_bad_logits), cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_changes),    cmocka_unit_test(test_changed_draws),
-        cmocka_unit_test(test_bad_draws),  cmocka_unit_test(test_extreme_changes),
+        cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_one_logit),
+        cmocka_unit_test(test_filters),
+        cmocka_unit_test(test_extreme_temperature),
+        cmocka_unit_test(test_underflow),
+        cmocka_unit_test(test_ties_at_the_edge),
+        cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_independence),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_top_ties),
+        cmocka_unit_test(test_bad_logits),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_changed_draws),
+        cmocka_unit_test(test_bad_draws),
+        cmocka_unit_test(test_extreme_changes),
         cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
