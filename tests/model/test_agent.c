@@ -1,5 +1,7 @@
 /* Turns of an agent: each costs what is new in it and no more, with the bits of a cold run, whether
- * reasoning is sent back, dropped, or dropped by the template; also from a folder. */
+ * reasoning is sent back, dropped, or dropped by the template; also from a folder.
+ *
+ *     build/tests/model/test_agent [CASE [print]]     prints what each turn cost */
 #include "../support/agent.h"
 
 #include <stdio.h>
@@ -10,6 +12,8 @@
 #define LONGEST  4096
 #define N_TURNS  40
 #define MOST_NEW 40
+
+static bool is_printed;
 
 typedef struct transcript {
     int32_t tokens[N_TURNS][LONGEST]; /* read in each turn: prompt, then answer */
@@ -110,6 +114,9 @@ static bool take_turn(hd_batch *b, hd_engine *cold, agent *a, transcript *t, int
     if (n - now.h.end.n_cached > ideal + slack && t->n_turns > 0)
         fail_msg("turn %d: %d of %d tokens are new, %d were read", t->n_turns, ideal, n,
                  n - now.h.end.n_cached);
+    if (is_printed)
+        print_message("turn %2d: prompt %4d, new %3d, read %3d\n", t->n_turns + 1, n, ideal,
+                      n - now.h.end.n_cached);
     if (t->n_turns % 5 == 1) compare_with_cold(cold, &r, &now.h, a);
     int32_t const n_read = now.h.end.n_new - 1;
     memcpy(ids + n, now.h.ids, (size_t)n_read * sizeof *ids);
@@ -152,6 +159,7 @@ int main(int argc, char **argv)
     struct CMUnitTest tests[8];
     size_t            n = 0;
     if (argc > 1) cmocka_set_test_filter(argv[1]);
+    is_printed = argc > 2;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         tests[n++] = (struct CMUnitTest){cases[i].name, test_turns, NULL, NULL,
                                          (void *)(uintptr_t)&cases[i]};
