@@ -14,6 +14,9 @@ typedef __m256i whole;
 static inline whole whole_load(const void *p) { return _mm256_load_si256((const __m256i *)p); }
 static inline void  whole_store(void *p, whole v) { _mm256_store_si256((__m256i *)p, v); }
 
+/* As vec_keep. */
+static inline whole whole_keep(whole v) { return v; }
+
 /* Values of the even and odd codes of 32 bytes. */
 static inline void codes_spread(const uint8_t *codes, const int8_t table[16], whole *even,
                                 whole *odd)

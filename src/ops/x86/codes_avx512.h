@@ -6,12 +6,19 @@
 /* Four-bit codes as whole numbers under AVX-512: VNNI sums four products a lane.  For w4a4.h. */
 
 #define CODE_ROWS   4 /* by CODE_INPUTS: what 32 registers hold */
-#define CODE_INPUTS 4
+#define CODE_INPUTS 3
 
 typedef __m512i whole;
 
 static inline whole whole_load(const void *p) { return _mm512_load_si512(p); }
 static inline void  whole_store(void *p, whole v) { _mm512_store_si512(p, v); }
+
+/* As vec_keep. */
+static inline whole whole_keep(whole v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
 
 /* Values of the even and odd codes of 64 bytes.  A look-up minds six bits of an index, so the
  * table is there four times and upper codes need no masking. */

@@ -225,22 +225,27 @@ typedef struct block {
 INLINE void multiply_group(const layout *l, const block *b, const int n_x)
 {
     vec part[VEC_ROWS][3];
+#pragma GCC unroll 8
     for (int i = 0; i < VEC_ROWS; i++)
+#pragma GCC unroll 3
         for (int j = 0; j < n_x; j++)
             part[i][j] =
                 l->has_scale ? vec_zero() : vec_load(b->sums + i * b->row_sums + j * VEC_LANES);
+#pragma GCC unroll 1
     for (int c = 0; c < GROUP; c += VEC_LANES) {
         vec in[3];
 #pragma GCC unroll 3
         for (int j = 0; j < n_x; j++) in[j] = vec_load(b->x[j] + c);
 #pragma GCC unroll 8
         for (int i = 0; i < VEC_ROWS; i++) {
-            vec const row = vec_load(b->w + i * b->stride + c);
+            vec const row = vec_keep(vec_load(b->w + i * b->stride + c));
 #pragma GCC unroll 3
             for (int j = 0; j < n_x; j++) part[i][j] = vec_fma(row, in[j], part[i][j]);
         }
     }
+#pragma GCC unroll 8
     for (int i = 0; i < VEC_ROWS; i++)
+#pragma GCC unroll 3
         for (int j = 0; j < n_x; j++) {
             float *const       sum = b->sums + i * b->row_sums + j * VEC_LANES;
             const float *const scale = b->w + i * b->stride + GROUP;

@@ -15,6 +15,8 @@ static inline vec   vec_zero(void) { return _mm256_setzero_ps(); }
 static inline vec   vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec   vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 static inline float vec_add_lanes(vec v) { return add_lanes(v); }
-static inline void  vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* See vec_avx512.h: narrower vectors are read as fast as they are used. */
+static inline vec  vec_keep(vec v) { return v; }
+static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 #endif

@@ -17,6 +17,13 @@ static inline vec   vec_zero(void) { return _mm512_setzero_ps(); }
 static inline vec   vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 static inline vec   vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 static inline float vec_add_lanes(vec v) { return _mm512_reduce_add_ps(v); }
-static inline void  vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* A value that stays in its register: GCC would rather read memory again for each use, and this is
+ * bound by reading. */
+static inline vec vec_keep(vec v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
+static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 #endif

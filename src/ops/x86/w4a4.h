@@ -129,11 +129,22 @@ INLINE weights read_weights(code_row at)
     return w;
 }
 
-INLINE vec add_products(const weights *w, const token_group *x, vec sum)
+/* A group of activations in registers. */
+typedef struct inputs {
+    whole even, odd, start;
+    vec   scale;
+} inputs;
+
+INLINE inputs load_inputs(const token_group *x)
 {
-    whole const products =
-        codes_dot(whole_load(x->start), w->even, w->odd, whole_load(x->even), whole_load(x->odd));
-    return vec_fma(whole_to_f32(products), vec_mul(w->scale, vec_load(x->scale)), sum);
+    return (inputs){whole_load(x->even), whole_load(x->odd), whole_load(x->start),
+                    vec_load(x->scale)};
+}
+
+INLINE vec add_products(const weights *w, const inputs *x, vec sum)
+{
+    whole const products = codes_dot(x->start, w->even, w->odd, x->even, x->odd);
+    return vec_fma(whole_to_f32(products), vec_mul(w->scale, x->scale), sum);
 }
 
 INLINE void load_sums(vec *sum, const float *sums, const int n_x)
@@ -164,8 +175,10 @@ INLINE void dot_groups(const hd_product_part *p, const hd_product_input *in, flo
             vec_prefetch(at.codes + ahead / 2);
             if (g % 8 == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
 #pragma GCC unroll 4
-            for (int j = 0; j < n_x; j++)
-                sum[i][j] = add_products(&w, input_at(in, j) + g, sum[i][j]);
+            for (int j = 0; j < n_x; j++) {
+                inputs const x = load_inputs(input_at(in, j) + g);
+                sum[i][j] = add_products(&w, &x, sum[i][j]);
+            }
         }
     }
     for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
@@ -180,7 +193,8 @@ INLINE void dot_ends(const hd_product_part *p, const hd_product_input *in, float
         weights const w = read_weights(copy_end(find_group(find_row(p, r), g), n, &end));
         for (int j = 0; j < in->n_x; j++) {
             float *const sum = sums + (r * in->n_x + j) * VEC_LANES;
-            vec_store(sum, add_products(&w, input_at(in, j) + g, vec_load(sum)));
+            inputs const x = load_inputs(input_at(in, j) + g);
+            vec_store(sum, add_products(&w, &x, vec_load(sum)));
         }
     }
 }
@@ -227,10 +241,11 @@ static void decode_part(const hd_product_part *p, void *out, int32_t stride)
 
 INLINE weights load_group(const weight_group *w)
 {
-    return (weights){whole_load(w->even), whole_load(w->odd), vec_load(w->scale)};
+    return (weights){whole_keep(whole_load(w->even)), whole_keep(whole_load(w->odd)),
+                     vec_keep(vec_load(w->scale))};
 }
 
-/* CODE_ROWS rows by n_x inputs, in registers. */
+/* CODE_ROWS rows by inputs [j0, j0 + n_x), in registers. */
 INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_product_input *in,
                            int32_t j0, float *sums, const int n_x)
 {
@@ -238,12 +253,14 @@ INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_pro
     vec           sum[CODE_ROWS][CODE_INPUTS];
     for (int i = 0; i < CODE_ROWS; i++) load_sums(sum[i], sums + i * row_sums, n_x);
     for (int32_t g = 0; g < n_groups; g++) {
+        weights row[CODE_ROWS];
 #pragma GCC unroll 4
-        for (int i = 0; i < CODE_ROWS; i++) {
-            weights const row = load_group(w + (int64_t)i * n_groups + g);
+        for (int i = 0; i < CODE_ROWS; i++) row[i] = load_group(w + (int64_t)i * n_groups + g);
 #pragma GCC unroll 4
-            for (int j = 0; j < n_x; j++)
-                sum[i][j] = add_products(&row, input_at(in, j0 + j) + g, sum[i][j]);
+        for (int j = 0; j < n_x; j++) {
+            inputs const x = load_inputs(input_at(in, j0 + j) + g);
+#pragma GCC unroll 4
+            for (int i = 0; i < CODE_ROWS; i++) sum[i][j] = add_products(&row[i], &x, sum[i][j]);
         }
     }
     for (int i = 0; i < CODE_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
