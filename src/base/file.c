@@ -293,3 +293,13 @@ void hd_file_abort(hd_file_writer *w)
     w->fd = -1;
     unlink(w->temporary);
 }
+
+hd_status hd_file_save(const char *path, const void *data, size_t bytes, hd_error *err)
+{
+    hd_file_writer w;
+    HD_TRY(hd_file_begin(&w, path, err));
+    hd_status s = hd_file_put(&w, data, bytes, err);
+    if (s == HD_OK) s = hd_file_commit(&w, err);
+    if (s != HD_OK) hd_file_abort(&w);
+    return s;
+}

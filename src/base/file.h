@@ -77,6 +77,8 @@ hd_status hd_file_put_at(hd_file_writer *w, int64_t offset, const void *data, si
                          hd_error *err);
 hd_status hd_file_commit(hd_file_writer *w, hd_error *err);
 void      hd_file_abort(hd_file_writer *w);
+/* All of that at once. */
+hd_status hd_file_save(const char *path, const void *data, size_t bytes, hd_error *err);
 
 HD_END_C
 #endif

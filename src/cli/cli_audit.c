@@ -1,5 +1,6 @@
 #include <inttypes.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/screen.h"
@@ -17,6 +18,7 @@ const char hd_help_audit[] =
     "                    error, cosine and ratio of norms of each tensor, worst first\n"
     "  --all             every finding and, with --json, every tensor; else ten of a kind\n"
     "  --json            one JSON object instead: summary, findings, groups of tensors\n"
+    "  --html FILE       also writes a page with pictures, which needs no network\n"
     "  --threads N       threads that read, 1 .. 16; default: one a core\n"
     "  --quiet           nothing on standard error but errors\n"
     "  --verbose         also speed, on standard error\n";
@@ -26,7 +28,8 @@ typedef struct audit_job {
     bool             is_json, is_whole, is_quiet, is_verbose;
     hd_screen        screen;
     hd_audit        *audit; /* owned */
-    hd_buffer        out;   /* owned */
+    const char      *html;
+    hd_buffer        out, page; /* owned */
 } audit_job;
 
 static int read_arguments(audit_job *j, int argc, char **argv)
@@ -35,6 +38,7 @@ static int read_arguments(audit_job *j, int argc, char **argv)
         {.name = "--against", .text = &j->options.against},
         {.name = "--all", .flag = &j->is_whole},
         {.name = "--json", .flag = &j->is_json},
+        {.name = "--html", .text = &j->html},
         {.name = "--threads", .number = &j->options.n_threads, .least = 1, .most = 16},
         {.name = "--quiet", .flag = &j->is_quiet},
         {.name = "--verbose", .flag = &j->is_verbose},
@@ -60,7 +64,9 @@ static hd_status audit(audit_job *j, hd_error *err)
         hd_audit_print_json(j->audit, j->is_whole, &j->out);
     else
         hd_audit_print(j->audit, j->is_whole, &j->out);
-    if (j->out.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) hd_audit_print_html(j->audit, j->is_whole, &j->page);
+    if (j->out.failed || j->page.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) HD_TRY(hd_file_save(j->html, j->page.data, j->page.used, err));
     if (!hd_stdout_write(j->out.data, j->out.used)) HD_FAIL(err, HD_ERR_IO, "standard output");
     return HD_OK;
 }
@@ -78,5 +84,6 @@ int hd_cli_audit(int argc, char **argv)
                                                                      : HD_EXIT_OK;
     hd_audit_close(j.audit);
     hd_buffer_free(&j.out);
+    hd_buffer_free(&j.page);
     return status;
 }

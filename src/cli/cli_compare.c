@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/prompt_ids.h"
 #include "doctor/compare.h"
@@ -19,7 +20,9 @@ const char hd_help_compare[] =
     "  --steps GLOB      only steps of such names: 'L0[0-3].*', '*.w2', logits\n"
     "  --tolerance X     relative error that counts as none, 0 .. 1; default 0.01\n"
     "  --all             every step, in the order of the plan\n"
-    "  --json            one JSON object instead, with every step\n" HD_HELP_PROMPT_IDS
+    "  --json            one JSON object instead, with every step\n"
+    "  --html FILE       also writes a page with pictures, which needs no "
+    "network\n" HD_HELP_PROMPT_IDS
     "                    Against a file the default is the tokens that it was made of.\n"
     "\n" HD_HELP_MODEL_OPTIONS;
 
@@ -32,7 +35,8 @@ typedef struct compare_job {
     hd_screen        screen;
     hd_engine       *engines[2]; /* owned; NULL: of a dump */
     hd_compare      *compare;    /* owned */
-    hd_buffer        out;        /* owned */
+    const char      *html;
+    hd_buffer        out, page; /* owned */
     hd_pool          pool;
 } compare_job;
 
@@ -65,6 +69,7 @@ static int read_arguments(compare_job *j, int argc, char **argv)
                              {.name = "--tolerance", .real = &j->tolerance, .least = 0, .most = 1},
                              {.name = "--all", .flag = &j->is_whole},
                              {.name = "--json", .flag = &j->is_json},
+                             {.name = "--html", .text = &j->html},
                              {.name = NULL}};
     hd_model_options_clear_second(&j->b);
     hd_model_options_list(&j->a, model);
@@ -122,7 +127,9 @@ static hd_status compare(compare_job *j, hd_error *err)
         hd_compare_print_json(j->compare, &j->out);
     else
         hd_compare_print(j->compare, j->is_whole, &j->out);
-    if (j->out.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) hd_compare_print_html(j->compare, &j->page);
+    if (j->out.failed || j->page.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) HD_TRY(hd_file_save(j->html, j->page.data, j->page.used, err));
     if (!hd_stdout_write(j->out.data, j->out.used)) HD_FAIL(err, HD_ERR_IO, "standard output");
     return HD_OK;
 }
@@ -142,6 +149,7 @@ int hd_cli_compare(int argc, char **argv)
     for (int side = 0; side < 2; side++) hd_engine_close(j.engines[side]);
     hd_prompt_ids_free(&j.prompt);
     hd_buffer_free(&j.out);
+    hd_buffer_free(&j.page);
     hd_pool_free(&j.pool);
     return status;
 }

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/prompt_ids.h"
 #include "doctor/trace.h"
@@ -16,13 +17,14 @@ const char hd_help_trace[] =
     "\n"
     "  --dump FILE       instead, writes the outputs of every step to a safetensors file\n"
     "  --steps GLOB      only steps of such names: 'L0[0-3].*', '*.w2', logits\n"
-    "  --json            one JSON object instead of the table\n" HD_HELP_PROMPT_IDS
-    "\n" HD_HELP_MODEL_OPTIONS;
+    "  --json            one JSON object instead of the table\n"
+    "  --html FILE       also writes a page with pictures, which needs no "
+    "network\n" HD_HELP_PROMPT_IDS "\n" HD_HELP_MODEL_OPTIONS;
 
 typedef struct trace_job {
     hd_model_options model;
     hd_prompt_ids    prompt; /* owned */
-    const char      *dump, *steps;
+    const char      *dump, *steps, *html;
     bool             is_json, is_bad;
 
     hd_screen  screen;
@@ -33,11 +35,10 @@ static int read_arguments(trace_job *j, int argc, char **argv)
 {
     hd_option model[HD_N_MODEL_OPTIONS], question[HD_N_QUESTION_OPTIONS];
     hd_option template[HD_N_TEMPLATE_OPTIONS];
-    hd_option const own[] = {{.name = "--ids", .text = &j->prompt.text},
-                             {.name = "--dump", .text = &j->dump},
-                             {.name = "--steps", .text = &j->steps},
-                             {.name = "--json", .flag = &j->is_json},
-                             {.name = NULL}};
+    hd_option const own[] = {
+        {.name = "--ids", .text = &j->prompt.text}, {.name = "--dump", .text = &j->dump},
+        {.name = "--steps", .text = &j->steps},     {.name = "--json", .flag = &j->is_json},
+        {.name = "--html", .text = &j->html},       {.name = NULL}};
     hd_model_options_list(&j->model, model);
     hd_prompt_ids_list(&j->prompt, question, template);
     hd_command const c = {.verb = "trace",
@@ -46,6 +47,7 @@ static int read_arguments(trace_job *j, int argc, char **argv)
                           .operand_name = "MODEL"};
     int const        status = hd_options_read(&c, argc, argv);
     if (status >= 0) return status;
+    if (j->dump && j->html) return hd_cli_misuse("trace", "--dump writes a file, not --html");
     if (j->dump && j->is_json) return hd_cli_misuse("trace", "--dump writes a file, not --json");
     return hd_prompt_ids_check(&j->prompt, "trace");
 }
@@ -63,13 +65,18 @@ static hd_status dump(trace_job *j, hd_error *err)
 
 static hd_status report(trace_job *j, hd_error *err)
 {
-    hd_buffer                     out = {0};
-    hd_trace_report_options const o = {j->prompt.asked.ids, j->prompt.asked.n, j->steps,
-                                       j->is_json};
+    hd_buffer                     out = {0}, page = {0};
+    hd_trace_report_options const o = {.ids = j->prompt.asked.ids,
+                                       .n = j->prompt.asked.n,
+                                       .steps = j->steps,
+                                       .is_json = j->is_json,
+                                       .html = j->html ? &page : NULL};
     hd_status                     s = hd_trace_report(j->engine, &o, &out, &j->is_bad, err);
+    if (s == HD_OK && j->html) s = hd_file_save(j->html, page.data, page.used, err);
     if (s == HD_OK && !hd_stdout_write(out.data, out.used))
         s = hd_error_set(err, HD_ERR_IO, -1, "standard output");
     hd_buffer_free(&out);
+    hd_buffer_free(&page);
     return s;
 }
 

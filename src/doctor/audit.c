@@ -197,7 +197,10 @@ static hd_status scan_ordered(hd_audit *a, scan_job *j, hd_error *err)
         is_ready = is_ready && rooms[i];
     }
     bool const is_done = is_ready && hd_audit_work_run(&work);
-    for (int32_t i = 0; i < a->n_threads; i++) hd_scanner_free(rooms[i]);
+    for (int32_t i = 0; i < a->n_threads; i++) {
+        if (rooms[i]) hd_scanner_add_bins(rooms[i], &a->bins);
+        hd_scanner_free(rooms[i]);
+    }
     if (!is_done) HD_FAIL(err, HD_ERR_MEMORY, "no memory to read the weights");
     return HD_OK;
 }

@@ -43,6 +43,8 @@ int64_t hd_audit_bytes(const hd_audit *a); /* read */
 /* A table for people: kinds of tensors, comparison, findings.  Of findings of one kind the first
  * few are shown unless `is_whole`. */
 void hd_audit_print(const hd_audit *a, bool is_whole, hd_buffer *out);
+/* A page with pictures (report_html.h); findings as in hd_audit_print. */
+void hd_audit_print_html(const hd_audit *a, bool is_whole, hd_buffer *out);
 /* One JSON object; with every matrix and tensor where `is_whole`. */
 void hd_audit_print_json(const hd_audit *a, bool is_whole, hd_buffer *out);
 

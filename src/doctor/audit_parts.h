@@ -14,6 +14,8 @@ HD_BEGIN_C
 /* Of one kind so many are kept; all are counted. */
 #define HD_MAX_FINDINGS_OF_KIND 1000
 #define HD_MAX_FINDING_KINDS    64
+/* And so many are shown to people who did not ask for all. */
+#define HD_AUDIT_SHOWN 10
 
 typedef struct hd_finding_kind {
     const char *name; /* static */
@@ -72,6 +74,7 @@ struct hd_audit {
     bool          has_other;
     int32_t       n_threads;
     int64_t       bytes; /* read */
+    hd_scale_bins bins;  /* block scales of the model */
     hd_findings   findings;
     const hd_log *log;
 };

@@ -10,7 +10,6 @@
 #include "quant/fp8.h"
 #include "weights/tensor_take.h"
 
-#define N_SHOWN  10 /* findings of one kind */
 #define N_WORST  20 /* differences          */
 #define NAME_CAP 160
 
@@ -191,13 +190,13 @@ static void print_kind(const hd_audit *a, hd_severity s, const hd_finding_kind *
     for (int64_t i = 0; i < f->used; i++) {
         const hd_finding *const x = &f->list[i];
         if (x->severity != s || x->kind != kind->name) continue;
-        if (is_whole || n < N_SHOWN)
+        if (is_whole || n < HD_AUDIT_SHOWN)
             hd_buffer_printf(out, "%-8s %-15s %s\n", hd_severity_name(s), x->kind, x->message);
         n++;
     }
-    if (!is_whole && n > N_SHOWN)
+    if (!is_whole && n > HD_AUDIT_SHOWN)
         hd_buffer_printf(out, "%-8s %-15s ... and %" PRId64 " more like these\n",
-                         hd_severity_name(s), kind->name, n - N_SHOWN);
+                         hd_severity_name(s), kind->name, n - HD_AUDIT_SHOWN);
 }
 
 static void print_findings(const hd_audit *a, bool is_whole, hd_buffer *out)

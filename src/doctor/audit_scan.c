@@ -16,9 +16,10 @@
 typedef int64_t block_counts[256][N_CODES];
 
 struct hd_scanner {
-    block_counts counts;
-    uint8_t     *largest; /* [cap] of each column block of a band of FP8 codes; owned */
-    int64_t      cap;
+    block_counts  counts;
+    hd_scale_bins bins;    /* of all that was scanned */
+    uint8_t      *largest; /* [cap] of each column block of a band of FP8 codes; owned */
+    int64_t       cap;
 };
 
 hd_scanner *hd_scanner_make(void) { return hd_memory_alloc(sizeof(hd_scanner)); }
@@ -36,6 +37,19 @@ static void count(hd_tally *t, int64_t n, int64_t first)
 }
 
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void hd_scanner_add_bins(const hd_scanner *s, hd_scale_bins *to)
+{
+    for (int f = 0; f < HD_N_FORMATS; f++)
+        for (int i = 0; i < HD_SCALE_BINS; i++) to->n[f][i] += s->bins.n[f][i];
+}
+
+static void count_scale(hd_scanner *s, hd_format f, double scale, int64_t n)
+{
+    if (!isfinite(scale) || scale <= 0) return;
+    int const at = ilogb(scale) - HD_SCALE_FIRST;
+    s->bins.n[f][at < 0 ? 0 : at < HD_SCALE_BINS ? at : HD_SCALE_BINS - 1] += n;
+}
 
 /* ---- values as they are ---- */
 
@@ -235,6 +249,7 @@ static void fold_counts(hd_scanner *s, const hd_scanned *m, int64_t begin, int64
             if (n == 0) continue;
             unsigned const kinds = judge_block(m->format, scale, code);
             double const   x = scale_value(m->format, scale);
+            count_scale(s, m->format, x, n);
             for (int j = 0; j < N_TALLIES; j++) {
                 if (!(kinds >> j & 1)) continue;
                 if (list[j]->n == 0) fresh |= 1u << j;
@@ -318,9 +333,11 @@ static void scan_fp8(hd_scanner *s, const hd_scanned *m, int64_t begin, int64_t 
                 uint8_t const x = largest_e4m3(codes + at, n, at, out);
                 if (x > s->largest[c]) s->largest[c] = x;
             }
-        for (int64_t c = 0; c < columns; c++)
-            judge_fp8_block((double)hd_take_read(&m->scale->st, band * columns + c), s->largest[c],
-                            band * columns + c, out);
+        for (int64_t c = 0; c < columns; c++) {
+            double const scale = (double)hd_take_read(&m->scale->st, band * columns + c);
+            count_scale(s, m->format, scale, 1);
+            judge_fp8_block(scale, s->largest[c], band * columns + c, out);
+        }
         out->blocks += columns;
         out->values += (last - band * HD_FP8_BLOCK) * m->k;
     }

@@ -41,10 +41,20 @@ typedef struct hd_scan {
     double tensor_scale, input_scale; /* as multipliers; 0: none   */
 } hd_scan;
 
+/* Block scales above 0 of each format by powers of two, those beyond the ends in the outermost: bin
+ * i is [2^(i + HD_SCALE_FIRST), 2^(i + HD_SCALE_FIRST + 1)). */
+#define HD_SCALE_BINS  256
+#define HD_SCALE_FIRST (-128)
+typedef struct hd_scale_bins {
+    int64_t n[HD_N_FORMATS][HD_SCALE_BINS];
+} hd_scale_bins;
+
 /* Room that a thread needs to scan. */
 typedef struct hd_scanner hd_scanner;
 hd_scanner               *hd_scanner_make(void); /* NULL: no memory */
 void                      hd_scanner_free(hd_scanner *s);
+/* Adds all that it has scanned. */
+void hd_scanner_add_bins(const hd_scanner *s, hd_scale_bins *to);
 
 /* Bytes of all tensors of an item. */
 int64_t hd_scanned_bytes(const hd_scanned *m);

@@ -37,6 +37,7 @@ bool hd_compare_differs(const hd_compare *c);
  * every step. */
 void hd_compare_print(const hd_compare *c, bool is_whole, hd_buffer *out);
 void hd_compare_print_json(const hd_compare *c, hd_buffer *out);
+void hd_compare_print_html(const hd_compare *c, hd_buffer *out);
 
 /* The ids that a dump was made from.
  * owns     *ids belongs to `pool`

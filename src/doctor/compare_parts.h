@@ -53,6 +53,12 @@ void      hd_side_close(hd_side *s);
 hd_status hd_compare_match(hd_compare *c, hd_error *err);
 /* Compares pair p; data of a live side's tensor, NULL of a dump's. */
 void hd_compare_pair_now(hd_compare *c, int32_t p, const void *const data[2]);
+/* What reports say of it. */
+const hd_side_tensor *hd_compare_tensor(const hd_compare *c, const hd_pair *p, int side);
+const char *hd_compare_kernel(const hd_compare *c, const hd_pair *p, int side); /* "-": unknown */
+void        hd_compare_print_side(const hd_compare *c, int side, hd_buffer *out);
+void        hd_compare_print_first(const hd_compare *c, bool wants_far, hd_buffer *out);
+void        hd_compare_print_logits(const hd_compare *c, hd_buffer *out);
 /* Runs the live sides. */
 hd_status hd_compare_walk(hd_compare *c, hd_error *err);
 

@@ -6,20 +6,20 @@
 
 #include "base/json_write.h"
 #include "doctor/compare_parts.h"
+#include "doctor/report_values.h"
 
-#define N_WORST   10
-#define MAX_LAYER 1024
+#define N_WORST 10
 
 /* ---- what to show ---- */
 
-static const hd_side_tensor *tensor_of(const hd_compare *c, const hd_pair *p, int side)
+const hd_side_tensor *hd_compare_tensor(const hd_compare *c, const hd_pair *p, int side)
 {
     return &c->sides[side].list[side ? p->b : p->a];
 }
 
-static const char *kernel_of(const hd_compare *c, const hd_pair *p, int side)
+const char *hd_compare_kernel(const hd_compare *c, const hd_pair *p, int side)
 {
-    const char *const k = tensor_of(c, p, side)->kernel;
+    const char *const k = hd_compare_tensor(c, p, side)->kernel;
     return k ? k : "-";
 }
 
@@ -38,14 +38,7 @@ static const hd_pair *find_first(const hd_compare *c, bool wants_far)
     return NULL;
 }
 
-/* Layer of "L03.q_a"; -1 outside the layers. */
-static int32_t layer_of(const char *step)
-{
-    char *end = NULL;
-    if (step[0] != 'L' || step[1] < '0' || step[1] > '9') return -1;
-    long const l = strtol(step + 1, &end, 10);
-    return *end == '.' && l >= 0 && l < MAX_LAYER ? (int32_t)l : -1;
-}
+static int32_t layer_of(const char *step) { return hd_report_value_of(step, 0).layer; }
 
 static char *print_place(const hd_st_tensor *t, int64_t i, char *out, size_t cap)
 {
@@ -72,18 +65,18 @@ static void print_head(hd_buffer *out)
 static void print_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
 {
     char                        at[64], values[64];
-    const hd_side_tensor *const t = tensor_of(c, p, 1);
+    const hd_side_tensor *const t = hd_compare_tensor(c, p, 1);
     const hd_pair_stats *const  s = &p->stats;
     snprintf(values, sizeof values, "%.6g | %.6g", s->worst_a, s->worst_b);
     hd_buffer_printf(out, "%-28s %12.4g %11.8f %11.8f  %-14s %-28s %s | %s", t->st.name, s->error,
                      s->cosine, s->ratio, print_place(&t->st, s->worst_at, at, sizeof at), values,
-                     kernel_of(c, p, 0), kernel_of(c, p, 1));
+                     hd_compare_kernel(c, p, 0), hd_compare_kernel(c, p, 1));
     if (s->bad_a || s->bad_b)
         hd_buffer_printf(out, "  not finite: %" PRId64 " | %" PRId64, s->bad_a, s->bad_b);
     hd_buffer_text(out, "\n");
 }
 
-static void print_first(const hd_compare *c, bool wants_far, hd_buffer *out)
+void hd_compare_print_first(const hd_compare *c, bool wants_far, hd_buffer *out)
 {
     char                 at[64];
     const hd_pair *const p = find_first(c, wants_far);
@@ -95,12 +88,12 @@ static void print_first(const hd_compare *c, bool wants_far, hd_buffer *out)
         hd_buffer_text(out, "none\n");
         return;
     }
-    const hd_st_tensor *const t = &tensor_of(c, p, 1)->st;
+    const hd_st_tensor *const t = &hd_compare_tensor(c, p, 1)->st;
     hd_buffer_printf(out,
                      "%s (%s | %s), relative error %.4g, %" PRId64 " of %" PRId64
                      " values, the first at %s, row %" PRId64 " worst with %.4g\n",
-                     t->name, kernel_of(c, p, 0), kernel_of(c, p, 1), p->stats.error,
-                     p->stats.different, p->stats.count,
+                     t->name, hd_compare_kernel(c, p, 0), hd_compare_kernel(c, p, 1),
+                     p->stats.error, p->stats.different, p->stats.count,
                      print_place(t, p->stats.first_different, at, sizeof at), p->stats.worst_row,
                      p->stats.row_error);
 }
@@ -112,9 +105,9 @@ static void print_layers(const hd_compare *c, hd_buffer *out)
                              "worst step               rel. error\n";
     bool              is_first = true;
     for (int32_t i = 0; i < c->n_pairs;) {
-        int32_t const  l = layer_of(tensor_of(c, &c->pairs[i], 1)->step);
+        int32_t const  l = layer_of(hd_compare_tensor(c, &c->pairs[i], 1)->step);
         const hd_pair *last = &c->pairs[i], *worst = last;
-        for (; i < c->n_pairs && layer_of(tensor_of(c, &c->pairs[i], 1)->step) == l; i++) {
+        for (; i < c->n_pairs && layer_of(hd_compare_tensor(c, &c->pairs[i], 1)->step) == l; i++) {
             last = &c->pairs[i];
             if (!(last->stats.error <= worst->stats.error)) worst = last;
         }
@@ -122,8 +115,9 @@ static void print_layers(const hd_compare *c, hd_buffer *out)
         if (is_first) hd_buffer_text(out, head);
         is_first = false;
         hd_buffer_printf(out, "L%02d      %-24s %10.4g  %10.8f  %-24s %10.4g\n", l,
-                         tensor_of(c, last, 1)->st.name, last->stats.error, last->stats.cosine,
-                         tensor_of(c, worst, 1)->st.name, worst->stats.error);
+                         hd_compare_tensor(c, last, 1)->st.name, last->stats.error,
+                         last->stats.cosine, hd_compare_tensor(c, worst, 1)->st.name,
+                         worst->stats.error);
     }
     if (!is_first) hd_buffer_text(out, "\n");
 }
@@ -152,7 +146,7 @@ static void print_worst(const hd_compare *c, hd_buffer *out)
     hd_memory_free(list);
 }
 
-static void print_logits(const hd_compare *c, hd_buffer *out)
+void hd_compare_print_logits(const hd_compare *c, hd_buffer *out)
 {
     for (int32_t i = 0; i < c->n_pairs; i++) {
         const hd_pair *const p = &c->pairs[i];
@@ -160,12 +154,12 @@ static void print_logits(const hd_compare *c, hd_buffer *out)
         hd_buffer_printf(out,
                          "%s: KL divergence %.4g nats, at most %.4g in row %" PRId64
                          "; the same best token in %.2f %% of rows, of the five best %.2f %%\n",
-                         tensor_of(c, p, 1)->st.name, p->logits.kl_mean, p->logits.kl_max,
+                         hd_compare_tensor(c, p, 1)->st.name, p->logits.kl_mean, p->logits.kl_max,
                          p->logits.kl_row, 100 * p->logits.top1, 100 * p->logits.top5);
     }
 }
 
-static void describe_side(const hd_compare *c, int side, hd_buffer *out)
+void hd_compare_print_side(const hd_compare *c, int side, hd_buffer *out)
 {
     const hd_compare_side *const s = c->sides[side].what;
     hd_buffer_printf(out, "%c: %s", 'A' + side, s->path);
@@ -178,8 +172,8 @@ static void describe_side(const hd_compare *c, int side, hd_buffer *out)
 
 void hd_compare_print(const hd_compare *c, bool is_whole, hd_buffer *out)
 {
-    describe_side(c, 0, out);
-    describe_side(c, 1, out);
+    hd_compare_print_side(c, 0, out);
+    hd_compare_print_side(c, 1, out);
     hd_buffer_printf(out, "%d tensors on both sides, %d only on A's, %d only on B's\n", c->n_pairs,
                      c->n_alone[0], c->n_alone[1]);
     if (c->n_misfits)
@@ -190,9 +184,9 @@ void hd_compare_print(const hd_compare *c, bool is_whole, hd_buffer *out)
     for (int32_t i = 0; is_whole && i < c->n_pairs; i++) print_pair(c, &c->pairs[i], out);
     if (is_whole) hd_buffer_text(out, "\n");
     print_layers(c, out);
-    print_first(c, false, out);
-    print_first(c, true, out);
-    print_logits(c, out);
+    hd_compare_print_first(c, false, out);
+    hd_compare_print_first(c, true, out);
+    hd_compare_print_logits(c, out);
     if (!is_whole) print_worst(c, out);
 }
 
@@ -215,7 +209,7 @@ static void write_text(hd_buffer *out, const char *key, const char *text)
 static void write_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
 {
     char                        at[64];
-    const hd_side_tensor *const t = tensor_of(c, p, 1);
+    const hd_side_tensor *const t = hd_compare_tensor(c, p, 1);
     const hd_pair_stats *const  s = &p->stats;
     hd_buffer_text(out, "{");
     write_text(out, "tensor", t->st.name);
@@ -223,7 +217,7 @@ static void write_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
     write_text(out, "step", t->step);
     hd_buffer_text(out, ",\"kernels\":[");
     for (int side = 0; side < 2; side++) {
-        const char *const k = kernel_of(c, p, side);
+        const char *const k = hd_compare_kernel(c, p, side);
         if (side) hd_buffer_text(out, ",");
         hd_json_write_string(out, k, strlen(k));
     }
@@ -250,7 +244,7 @@ static void write_first(const hd_compare *c, const char *key, bool wants_far, hd
 {
     const hd_pair *const p = find_first(c, wants_far);
     hd_buffer_text(out, ",");
-    write_text(out, key, p ? tensor_of(c, p, 1)->st.name : NULL);
+    write_text(out, key, p ? hd_compare_tensor(c, p, 1)->st.name : NULL);
 }
 
 void hd_compare_print_json(const hd_compare *c, hd_buffer *out)

@@ -6,29 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/operand_stats.h"
-#include "doctor/pass_walk.h"
+#include "doctor/trace_report_parts.h"
 
-#define MAX_NAME 96
+#define MAX_NAME HD_TRACE_NAME
 
-/* What one step left in one place: the newest one tells what a later step read there. */
-typedef struct left {
-    char             step[MAX_NAME];
-    hd_operand       operand;
-    const void      *at; /* where kernels see it */
-    hd_operand_stats stats;
-} left;
-
-typedef struct reporter {
-    hd_engine                     *e;
-    const hd_trace_report_options *opt;
-    hd_buffer                     *out;
-    left                          *list; /* [used] of the pool */
-    int32_t                        used, cap, n_steps, n_listed;
-    void                          *fetched; /* room for one operand of an accelerator */
-    bool                           is_bad;
-    hd_pool                        pool;
-} reporter;
+typedef hd_trace_left     left;
+typedef hd_trace_reporter reporter;
 
 /* ---- numbers ---- */
 
@@ -50,7 +33,7 @@ static void write_stats(hd_buffer *out, const hd_operand *o, const hd_operand_st
 
 /* ---- one line ---- */
 
-static bool is_saturation(const hd_operand *o) { return strcmp(o->name, "saturated") == 0; }
+bool hd_trace_is_saturation(const hd_operand *o) { return strcmp(o->name, "saturated") == 0; }
 
 static void print_line(reporter *r, const left *x, const hd_kernel *kernel)
 {
@@ -59,12 +42,12 @@ static void print_line(reporter *r, const left *x, const hd_kernel *kernel)
         hd_buffer_printf(r->out, "%s{\"step\":\"%s\",\"kernel\":\"%s\",", r->n_listed ? "," : "",
                          x->step, kernel->name);
         write_stats(r->out, &x->operand, &x->stats);
-        if (is_saturation(&x->operand))
+        if (hd_trace_is_saturation(&x->operand))
             hd_buffer_printf(r->out, ",\"saturated\":%" PRId64, x->stats.sum);
         hd_buffer_text(r->out, "}");
         return;
     }
-    if (is_saturation(&x->operand)) {
+    if (hd_trace_is_saturation(&x->operand)) {
         snprintf(count, sizeof count, "%" PRId64 " blocks", x->stats.sum);
         hd_buffer_printf(r->out, "%-28s %-10s %s\n", x->step, x->operand.name, count);
         return;
@@ -105,50 +88,52 @@ static hd_status look_at_input(reporter *r, const hd_step *step, const hd_operan
     return s;
 }
 
-static void print_input(reporter *r, const hd_operand *o, const hd_operand_stats *s,
-                        const char *from, bool is_first)
-{
-    char shape[MAX_NAME];
-    if (r->opt->is_json) {
-        hd_buffer_text(r->out, is_first ? "{" : ",{");
-        if (s)
-            write_stats(r->out, o, s);
-        else
-            hd_buffer_printf(r->out, "\"operand\":\"%s\"", o->name);
-        hd_buffer_printf(r->out, from ? ",\"from\":\"%s\"}" : ",\"from\":null}", from);
-        return;
-    }
-    hd_buffer_printf(r->out, "  input %-10s %-20s ", o->name,
-                     hd_operand_print_shape(o, shape, sizeof shape));
-    if (s)
-        hd_buffer_printf(r->out, "%.5g .. %.5g, RMS %.5g", s->min, s->max, s->rms);
-    else
-        hd_buffer_text(r->out, "codes, or a list: hadal audit reads those of a checkpoint");
-    if (s && s->bad)
-        hd_buffer_printf(r->out, ", %" PRId64 " not finite, the first is %" PRId64, s->bad,
-                         s->first_bad);
-    hd_buffer_printf(r->out, from ? ", of step %s\n" : "\n", from);
-}
-
 /* What it read: as the step before left it, or, of weights and ids, as it is. */
-static hd_status print_inputs(reporter *r, const hd_step *step, hd_error *err)
+static hd_status read_inputs(reporter *r, const hd_step *step, hd_error *err)
 {
     hd_operand    o[HD_MAX_OPERANDS];
     int32_t const n = step->kernel->op->describe(step->args, o);
-    int32_t       shown = 0;
     for (int32_t i = 0; i < n; i++) {
-        hd_operand_stats  now = {0};
         const left *const before = find_writer(r, hd_operand_pointer(step->args, &o[i]));
         bool const        is_read = !before && o[i].role == HD_IN && hd_operand_has_values(&o[i]);
+        hd_trace_input *const x = &r->inputs[r->n_inputs];
         if (o[i].role == HD_OUT) continue;
-        if (is_read) HD_TRY(look_at_input(r, step, &o[i], &now, err));
-        print_input(r, &o[i],
-                    before    ? &before->stats
-                    : is_read ? &now
-                              : NULL,
-                    before ? before->step : NULL, shown++ == 0);
+        r->n_inputs++;
+        *x = (hd_trace_input){.operand = o[i], .has_stats = before || is_read};
+        if (before) {
+            x->stats = before->stats;
+            snprintf(x->from, sizeof x->from, "%s", before->step);
+        }
+        if (is_read) HD_TRY(look_at_input(r, step, &o[i], &x->stats, err));
     }
     return HD_OK;
+}
+
+void hd_trace_print_input(const hd_trace_input *x, hd_buffer *out)
+{
+    char                          shape[MAX_NAME];
+    const hd_operand_stats *const s = &x->stats;
+    hd_buffer_printf(out, "  input %-10s %-20s ", x->operand.name,
+                     hd_operand_print_shape(&x->operand, shape, sizeof shape));
+    if (x->has_stats)
+        hd_buffer_printf(out, "%.5g .. %.5g, RMS %.5g", s->min, s->max, s->rms);
+    else
+        hd_buffer_text(out, "codes, or a list: hadal audit reads those of a checkpoint");
+    if (s->bad)
+        hd_buffer_printf(out, ", %" PRId64 " not finite, the first is %" PRId64, s->bad,
+                         s->first_bad);
+    if (x->from[0]) hd_buffer_printf(out, ", of step %s", x->from);
+    hd_buffer_text(out, "\n");
+}
+
+static void write_input(const hd_trace_input *x, hd_buffer *out)
+{
+    hd_buffer_text(out, "{");
+    if (x->has_stats)
+        write_stats(out, &x->operand, &x->stats);
+    else
+        hd_buffer_printf(out, "\"operand\":\"%s\"", x->operand.name);
+    hd_buffer_printf(out, x->from[0] ? ",\"from\":\"%s\"}" : ",\"from\":null}", x->from);
 }
 
 /* Index i of an operand as one number a dimension: "[1, 0, 5]". */
@@ -162,26 +147,43 @@ static char *print_place(const hd_operand *o, int64_t i, char *out, size_t cap)
     return hd_operand_print_shape(&place, out, cap);
 }
 
-static hd_status print_bad(reporter *r, const hd_step *step, const left *x, hd_error *err)
+void hd_trace_print_bad(const reporter *r, hd_buffer *out)
 {
-    char at[MAX_NAME];
-    print_place(&x->operand, x->stats.first_bad, at, sizeof at);
-    if (r->opt->is_json) {
-        hd_buffer_printf(r->out, "],\"stopped\":{\"step\":\"%s\",\"kernel\":\"%s\",\"at\":%s,",
-                         x->step, step->kernel->name, at);
-        write_stats(r->out, &x->operand, &x->stats);
-        hd_buffer_text(r->out, ",\"inputs\":[");
-    } else {
-        hd_buffer_printf(r->out,
-                         "\nstep %s (%s): %" PRId64 " of %" PRId64
-                         " values of %s are NaN or infinite, the first at %s; the steps before "
-                         "left none\n",
-                         x->step, step->kernel->name, x->stats.bad, x->stats.count, x->operand.name,
-                         at);
+    const left *const x = &r->bad;
+    char              at[MAX_NAME];
+    hd_buffer_printf(out,
+                     "step %s (%s): %" PRId64 " of %" PRId64
+                     " values of %s are NaN or infinite, the first at %s; the steps before "
+                     "left none\n",
+                     x->step, r->bad_kernel->name, x->stats.bad, x->stats.count, x->operand.name,
+                     print_place(&x->operand, x->stats.first_bad, at, sizeof at));
+}
+
+static void write_bad(const reporter *r)
+{
+    const left *const x = &r->bad;
+    char              at[MAX_NAME];
+    hd_buffer_printf(r->out, "],\"stopped\":{\"step\":\"%s\",\"kernel\":\"%s\",\"at\":%s,", x->step,
+                     r->bad_kernel->name,
+                     print_place(&x->operand, x->stats.first_bad, at, sizeof at));
+    write_stats(r->out, &x->operand, &x->stats);
+    hd_buffer_text(r->out, ",\"inputs\":[");
+    for (int32_t i = 0; i < r->n_inputs; i++) {
+        if (i) hd_buffer_text(r->out, ",");
+        write_input(&r->inputs[i], r->out);
     }
-    HD_TRY(print_inputs(r, step, err));
-    if (r->opt->is_json) hd_buffer_text(r->out, "]}");
-    return HD_OK;
+    hd_buffer_text(r->out, "]}");
+}
+
+static void report_bad(const reporter *r)
+{
+    if (r->opt->is_json) {
+        write_bad(r);
+        return;
+    }
+    hd_buffer_text(r->out, "\n");
+    hd_trace_print_bad(r, r->out);
+    for (int32_t i = 0; i < r->n_inputs; i++) hd_trace_print_input(&r->inputs[i], r->out);
 }
 
 /* ---- the walk ---- */
@@ -198,7 +200,7 @@ static hd_status look_at(reporter *r, const hd_step *step, const hd_operand *o, 
     return HD_OK;
 }
 
-static bool is_listed(const reporter *r, const char *step)
+bool hd_trace_is_listed(const reporter *r, const char *step)
 {
     return !r->opt->steps || fnmatch(r->opt->steps, step, 0) == 0;
 }
@@ -223,17 +225,20 @@ static hd_status on_step(void *user, const hd_step *step, hd_error *err)
         if (o[i].role == HD_IN || !hd_operand_has_values(&o[i])) continue;
         left *const x = &now[n_now++];
         HD_TRY(look_at(r, step, &o[i], x, err));
-        if (is_listed(r, x->step) || x->stats.bad) {
+        if (hd_trace_is_listed(r, x->step) || x->stats.bad) {
             print_line(r, x, step->kernel);
             r->n_listed++;
         }
         if (x->stats.bad && !bad) bad = x;
     }
     if (bad) {
-        HD_TRY(print_bad(r, step, bad, err));
-        return stop(r, err);
+        r->bad = *bad;
+        r->bad_kernel = step->kernel;
+        HD_TRY(read_inputs(r, step, err)); /* before the list has what it left there */
+        report_bad(r);
     }
     for (int32_t i = 0; i < n_now && r->used < r->cap; i++) r->list[r->used++] = now[i];
+    if (bad) return stop(r, err);
     return HD_OK;
 }
 
@@ -284,7 +289,9 @@ static hd_status report(reporter *r, const hd_pass_walk *w, hd_error *err)
     if (s != HD_OK && !r->is_bad) return s;
     if (r->n_listed == 0) HD_FAIL(err, HD_ERR_INVALID, "no step is called %.200s", r->opt->steps);
     print_end(r, greedy);
-    if (r->out->failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (r->opt->html) hd_trace_print_html(r, greedy, r->opt->html);
+    if (r->out->failed || (r->opt->html && r->opt->html->failed))
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
     return HD_OK;
 }
 

@@ -10,6 +10,7 @@ typedef struct hd_trace_report_options {
     int32_t        n;
     const char    *steps; /* a glob of step names, "L0[0-3].*"; NULL: all; of what is listed only */
     bool           is_json;
+    hd_buffer     *html; /* a page too (report_html.h); NULL: none */
 } hd_trace_report_options;
 
 /* Runs tokens as hd_trace does and writes one line for each operand that a step leaves: finite or
