@@ -48,6 +48,7 @@ allowed() {
     case $1 in
     base) ;;
     quant | tokenizer) echo base ;;
+    grammar) echo base tokenizer ;;
     checkpoint | kv) echo base quant ;;
     weights) echo base quant checkpoint ;;
     ops) echo base quant kv ;;

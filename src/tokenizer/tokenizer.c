@@ -43,8 +43,14 @@ hd_status hd_tokenizer_open(hd_tokenizer **out, const char *path, hd_error *err)
 void hd_tokenizer_close(hd_tokenizer *t)
 {
     if (!t) return;
+    if (t->trie) hd_token_trie_close(&t->trie->trie);
     hd_pool_free(&t->pool);
     hd_memory_free(t);
+}
+
+hd_status hd_tokenizer_trie(const hd_token_trie **out, const hd_tokenizer *t, hd_error *err)
+{
+    return hd_lazy_trie_get(out, t->trie, &t->vocab, err);
 }
 
 int32_t hd_tokenizer_vocab(const hd_tokenizer *t) { return t->vocab.n; }

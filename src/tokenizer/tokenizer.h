@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/token_trie.h"
 
 HD_BEGIN_C
 
@@ -11,11 +12,12 @@ HD_BEGIN_C
 
 /* Read-only once opened, so any number of threads may use it. */
 struct hd_tokenizer {
-    hd_pool  pool; /* owns every table below */
-    hd_vocab vocab;
-    hd_bpe   bpe;
-    hd_added exact;      /* added tokens found first, in the text as it is           */
-    hd_added normalized; /* those flagged so, found in what the first leave over     */
+    hd_pool       pool; /* owns every table below */
+    hd_vocab      vocab;
+    hd_bpe        bpe;
+    hd_added      exact;      /* added tokens found first, in the text as it is           */
+    hd_added      normalized; /* those flagged so, found in what the first leave over     */
+    hd_lazy_trie *trie; /* owned by the pool: the one thing that may change, behind its lock */
 };
 
 /* Fails with HD_ERR_UNSUPPORTED, naming the rule, unless the file describes the normalizer,
@@ -31,6 +33,10 @@ hd_status hd_tokenizer_load(hd_tokenizer *t, const char *json, size_t bytes, con
 /* As hd_tokenizer_open, from memory. */
 hd_status hd_tokenizer_open_text(hd_tokenizer **out, const char *json, size_t bytes,
                                  const char *what, hd_error *err);
+
+/* The tree of ordinary tokens, borrowed from the tokenizer; made when it is first asked for.
+ * returns  HD_ERR_MEMORY */
+hd_status hd_tokenizer_trie(const hd_token_trie **out, const hd_tokenizer *t, hd_error *err);
 
 typedef struct hd_text {
     const char *data;

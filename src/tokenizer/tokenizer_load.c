@@ -208,7 +208,8 @@ static hd_status pack_vocab(hd_tokenizer *t, const draft *d, hd_error *err)
     uint32_t *const offset = hd_pool_alloc(&t->pool, ((size_t)d->n + 1) * sizeof *offset);
     char *const     bytes = hd_pool_alloc(&t->pool, total);
     bool *const     is_control = hd_pool_alloc(&t->pool, (size_t)d->n);
-    if (!offset || !bytes || !is_control) return no_memory(err, "tokens", (size_t)d->n);
+    t->trie = hd_pool_alloc(&t->pool, sizeof *t->trie);
+    if (!offset || !bytes || !is_control || !t->trie) return no_memory(err, "tokens", (size_t)d->n);
     for (int32_t id = 0; id < d->n; id++) {
         const entry *const e = &d->entries[id];
         int64_t            n = (int64_t)e->bytes;
