@@ -48,13 +48,18 @@ ISA_avx2   := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi
 isa_flags = $(if $(filter %_avx2.c,$<),$(ISA_avx2))$(if $(filter %_avx512.c,$<),$(ISA_avx512))
 
-LIB_SRC   := $(filter-out src/cli/%,$(wildcard src/*/*.c src/*/*/*.c))
+# The program alone needs libevent and OpenSSL, which the server stands on.
+SERVER_LIBS := -levent_openssl -levent_core -lssl -lcrypto
+
+LIB_SRC   := $(filter-out src/cli/% src/server/%,$(wildcard src/*/*.c src/*/*/*.c))
 ifneq ($(CUDA),)
 LIB_SRC   := $(filter-out src/base/device_none.c,$(LIB_SRC)) $(wildcard src/*/*.cu src/*/*/*.cu)
 endif
 CLI_SRC   := $(wildcard src/cli/*.c)
+SERVER_SRC := $(wildcard src/server/*.c src/server/*/*.c)
 LIB_OBJ   := $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIB_SRC))))
 CLI_OBJ   := $(CLI_SRC:%.c=$(BUILD)/%.o)
+SERVER_OBJ := $(SERVER_SRC:%.c=$(BUILD)/%.o)
 TEST_SRC  := $(wildcard tests/unit/test_*.c tests/model/test_*.c)
 TESTS     := $(patsubst %.c,$(BUILD)/%,$(TEST_SRC)) $(BUILD)/tests/kernels/test_kernels
 KERNEL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/*.c))
@@ -67,8 +72,12 @@ BENCH     := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/bench_*.c))
 .SECONDARY:
 all: $(BUILD)/hadal
 
-$(BUILD)/hadal: $(CLI_OBJ) $(BUILD)/libhadal.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -ledit
+$(BUILD)/hadal: $(CLI_OBJ) $(BUILD)/server.a $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) $(SERVER_LIBS) -ledit
+
+# A part of the program, not of the library.
+$(BUILD)/server.a: $(SERVER_OBJ)
+	rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/libhadal.a: $(LIB_OBJ)
 	rm -f $@ && ar rcs $@ $^
@@ -89,11 +98,11 @@ $(BUILD)/%.o: %.cu
 # Its harness is its own, so it needs no cmocka.
 $(BUILD)/tests/kernels/test_kernels: $(KERNEL_OBJ) $(BUILD)/libhadal.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJ) $(BUILD)/libhadal.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJ) $(BUILD)/server.a $(BUILD)/libhadal.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -Wl,--as-needed $(SERVER_LIBS) -lcmocka
 
 # Replays a corpus without a fuzzing engine, so that corpora run in the ordinary tests.
-$(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/fuzz/driver.o $(BUILD)/libhadal.a
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/fuzz/driver.o $(BUILD)/server.a $(BUILD)/libhadal.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 fuzz:
 	scripts/build_fuzzers.sh

@@ -55,7 +55,8 @@ allowed() {
     model) echo base quant kv weights ops ;;
     engine) echo base quant checkpoint tokenizer kv weights model ;;
     doctor) echo base quant checkpoint kv weights model engine ;;
-    cli) echo base doctor ;;
+    server) echo base ;;
+    cli) echo base doctor server ;;
     *) echo "unknown folder" ;;
     esac
 }

@@ -36,6 +36,8 @@ want_build()
     want libc6-dev has_header stdio.h
     want libjson-c-dev has_header json-c/json.h
     want libedit-dev has_header editline/readline.h
+    want libevent-dev has_header event2/bufferevent_ssl.h
+    want libssl-dev has_header openssl/ssl.h
 }
 
 # cmocka.h does not include the standard headers that it needs.

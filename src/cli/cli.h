@@ -34,12 +34,13 @@ int hd_cli_prompt(int argc, char **argv);
 int hd_cli_quantize(int argc, char **argv);
 int hd_cli_run(int argc, char **argv);
 int hd_cli_selftest(int argc, char **argv);
+int hd_cli_serve(int argc, char **argv);
 int hd_cli_tokens(int argc, char **argv);
 int hd_cli_trace(int argc, char **argv);
 
 extern const char hd_help_audit[], hd_help_bisect[], hd_help_chat[], hd_help_compare[],
     hd_help_eval[], hd_help_help[], hd_help_parse[], hd_help_prompt[], hd_help_quantize[],
-    hd_help_run[], hd_help_selftest[], hd_help_tokens[], hd_help_trace[];
+    hd_help_run[], hd_help_selftest[], hd_help_serve[], hd_help_tokens[], hd_help_trace[];
 
 /* NULL when there is no such verb. */
 const hd_verb *hd_verb_find(const char *name);

@@ -9,6 +9,7 @@
 const hd_verb hd_verbs[] = {
     {"run", hd_cli_run, hd_help_run, "answers one prompt"},
     {"chat", hd_cli_chat, hd_help_chat, "holds a conversation"},
+    {"serve", hd_cli_serve, hd_help_serve, "answers many at once, over HTTP"},
     {"eval", hd_cli_eval, hd_help_eval, "measures a model on tasks or on a text"},
     {"audit", hd_cli_audit, hd_help_audit,
      "tells what is wrong with a checkpoint, loading nothing"},

@@ -99,6 +99,7 @@ hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen)
                         .max_tokens = m->context,
                         .chunk = m->chunk,
                         .n_sessions = m->n_sessions,
+                        .marks = m->marks,
                         .has_mtp = m->has_mtp,
                         .is_trusted = m->is_trusted,
                         .isa = m->isa,

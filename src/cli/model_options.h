@@ -14,6 +14,7 @@ typedef struct hd_model_options {
     int         kv;    /* an hd_kv  */
     int32_t     context, chunk;
     int32_t     n_sessions; /* 0: one                       */
+    int32_t     marks;      /* as hd_options has it         */
     uint32_t    isa;        /* 0: the default of the engine */
     int32_t     threads;    /* 0: all processors            */
     bool        has_mtp, is_trusted;
