@@ -26,7 +26,7 @@ typedef struct hd_api {
 
     /* A refusal; in a stream, the last thing that is said. */
     void (*write_error)(hd_buffer *out, const hd_api_error *e, const char *id);
-    void (*fail)(const hd_reply *r, hd_buffer *out, const hd_api_error *e);
+    void (*write_failure)(const hd_reply *r, hd_buffer *out, const hd_api_error *e);
 } hd_api;
 
 extern const hd_api hd_api_openai_chat, hd_api_openai_completions;

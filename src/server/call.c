@@ -177,7 +177,7 @@ void hd_call_fail(hd_call *c, const hd_api_error *e)
         reply_error(c, e);
         return;
     }
-    c->route->api->fail(&c->prep.reply, &out, e);
+    c->route->api->write_failure(&c->prep.reply, &out, e);
     hd_exchange *const x = c->x;
     if (!say(c, &out)) return;
     close_answer(c, e->status);

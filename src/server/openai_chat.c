@@ -295,4 +295,4 @@ const hd_api hd_api_openai_chat = {.name = "chat",
                                    .finish = finish,
                                    .keep_alive = HD_OPENAI_KEEP_ALIVE,
                                    .write_error = hd_openai_write_error,
-                                   .fail = hd_openai_fail};
+                                   .write_failure = hd_openai_write_failure};

@@ -369,4 +369,4 @@ const hd_api hd_api_openai_completions = {.name = "completions",
                                           .finish = finish,
                                           .keep_alive = HD_OPENAI_KEEP_ALIVE,
                                           .write_error = hd_openai_write_error,
-                                          .fail = hd_openai_fail};
+                                          .write_failure = hd_openai_write_failure};

@@ -128,7 +128,7 @@ void hd_openai_write_error(hd_buffer *out, const hd_api_error *e, const char *id
     hd_api_write_error(out, e);
 }
 
-void hd_openai_fail(const hd_reply *r, hd_buffer *out, const hd_api_error *e)
+void hd_openai_write_failure(const hd_reply *r, hd_buffer *out, const hd_api_error *e)
 {
     (void)r;
     hd_buffer_text(out, "data: ");

@@ -22,7 +22,7 @@ void hd_openai_write_logprob(hd_buffer *out, float x);
 /* The text of a token, what is no UTF-8 as U+FFFD. */
 void hd_openai_write_token(hd_buffer *out, const hd_reply *r, int32_t id);
 /* data: {"error":{...}} */
-void hd_openai_fail(const hd_reply *r, hd_buffer *out, const hd_api_error *e);
+void hd_openai_write_failure(const hd_reply *r, hd_buffer *out, const hd_api_error *e);
 void hd_openai_write_error(hd_buffer *out, const hd_api_error *e, const char *id);
 /* A buffer's text as JSON. */
 void hd_openai_write_text(hd_buffer *out, const hd_buffer *text);
