@@ -12,14 +12,14 @@ san=address,undefined
 # The libraries' halves of the coverage come from fuzzer-no-link; the engine's main from fuzzer.
 flags="-std=c11 -O1 -g -ffp-contract=off -fno-omit-frame-pointer -fno-sanitize-recover=all"
 make -s -j"$(nproc)" CC=clang BUILD=$build CFLAGS="$flags -fsanitize=fuzzer-no-link,$san" \
-    $build/libhadal.a
+    $build/libhadal.a $build/server.a
 n=0
 for source in fuzz/fuzz_*.c; do
     [ -e "$source" ] || continue
     name=$(basename "$source" .c)
     # shellcheck disable=SC2086 # a list of flags
     clang -Iinclude -Isrc -D_GNU_SOURCE $flags -fsanitize=fuzzer,$san -o "$build/$name" "$source" \
-        $build/libhadal.a -l:libjson-c.a -lm -lpthread
+        $build/server.a $build/libhadal.a -l:libjson-c.a -lm -lpthread
     n=$((n + 1))
 done
 echo "build_fuzzers: $n in $build"

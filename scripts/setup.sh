@@ -53,6 +53,8 @@ want_test()
     want clang command -v clang
     want libclang-rt-dev has_clang_runtime
     want clang-format command -v clang-format
+    want curl command -v curl
+    want openssl command -v openssl
     want python3 command -v python3
     want python3-venv python3 -c 'import ensurepip, venv'
 }
@@ -90,7 +92,7 @@ has_venv()
     cmp -s tests/requirements.txt build/venv/requirements.txt &&
         build/venv/bin/python3 - <<'END'
 import importlib.util, sys
-sys.exit(not all(map(importlib.util.find_spec, ("numpy", "safetensors", "tokenizers"))))
+sys.exit(not all(map(importlib.util.find_spec, ("numpy", "safetensors", "tokenizers", "openai"))))
 END
 }
 

@@ -56,9 +56,10 @@ list_fuzz()
     done
 }
 
-list_cli()
+# list_scripts BUILD KIND: the scripts of tests/KIND that run the program.
+list_scripts()
 {
-    for script in tests/cli/*.py; do
+    for script in tests/"$2"/test_*.py; do
         echo "$1:$script 2400 $python $script $1/hadal"
     done
 }
@@ -76,9 +77,11 @@ list_all()
     list_tests build/san 2400 model
     echo "cuda 2400 scripts/check_cuda.sh 1"
     echo "$racing 300 $racing"
-    list_cli build/san
+    list_scripts build/san cli
+    list_scripts build/san server
     list_tests build 2400 model
-    list_cli build
+    list_scripts build cli
+    list_scripts build server
     list_kernels build/san
     list_tests build/san 900 unit
     list_fuzz build/san

@@ -12,15 +12,25 @@ FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
 # Quick, and the same each time.
 PLAIN = {"temperature": 0, "thinking": {"type": "disabled"}}
+# What the demo model was trained to call.
 TOOLS = [
     {"type": "function", "function": {
         "name": "get_weather", "description": "Get the weather of a city",
         "parameters": {"type": "object", "properties": {"location": {"type": "string"}},
                        "required": ["location"]}}},
     {"type": "function", "function": {
-        "name": "calculate", "description": "Calculate a sum",
-        "parameters": {"type": "object", "properties": {"expression": {"type": "string"}},
-                       "required": ["expression"]}}}]
+        "name": "calculate", "description": "Multiply two numbers",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                       "required": ["a", "b"]}}}]
+
+
+def call(name, arguments):
+    """What these tools answer."""
+    given = json.loads(arguments)
+    if name == "calculate":
+        return str(given["a"] * given["b"])
+    assert name == "get_weather", name
+    return json.dumps({"temperature": len(given["location"]), "condition": "sunny"})
 
 
 class Server:
