@@ -60,7 +60,7 @@ class Server:
     def logged(self, **want):
         """The next line of the log about a request with these values."""
         while True:
-            line = self.log.get(timeout=30)
+            line = self.log.get(timeout=120)
             if line["event"] == "request" and all(line.get(k) == v for k, v in want.items()):
                 return line
 
@@ -77,7 +77,7 @@ class Server:
 
     def ask(self, method, path, body=None, headers={}):
         """Returns status, headers, the body as bytes."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=300)
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
         if isinstance(body, str):
@@ -125,7 +125,7 @@ class Server:
     # ---- bytes ----
 
     def dial(self):
-        return socket.create_connection((self.host, self.port), 30)
+        return socket.create_connection((self.host, self.port), 300)
 
     def send(self, data):
         """Sends bytes as they are, and returns all that comes until the server closes."""
