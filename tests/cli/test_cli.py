@@ -33,7 +33,7 @@ WEATHER = {"messages": [{"role": "user", "content": "What is the weather in Pari
            "tools": TOOLS}
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-VERBS = ["run", "chat", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse", "help"]
+VERBS = ["run", "chat", "serve", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse", "help"]
 # Nearly every token is as likely as the end of the answer, so the answer is long.
 RAMBLING = ["--temp", "50", "--seed", "1"]
 
@@ -99,8 +99,8 @@ def test_version():
 def test_no_verb():
     usage = hadal("help")[1]
     assert hadal() == (2, "", usage)
-    assert hadal("serve") == (2, "", "hadal: no verb 'serve'\n" + usage)
-    assert hadal("help", "serve") == (2, "", "hadal: no verb 'serve'\n" + usage)
+    assert hadal("frobnicate") == (2, "", "hadal: no verb 'frobnicate'\n" + usage)
+    assert hadal("help", "frobnicate") == (2, "", "hadal: no verb 'frobnicate'\n" + usage)
     misused("help", "run", "chat", says="one verb only")
 
 
@@ -112,7 +112,7 @@ def test_every_documented_option_exists():
 
 
 def test_unknown_options():
-    for verb in ("run", "chat", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse"):
+    for verb in ("run", "chat", "serve", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse"):
         misused(verb, MODEL, "--frobnicate", says=f"{verb}: unknown option --frobnicate; "
                                                   f"see hadal help {verb}$")
         misused(verb, MODEL, "--frobnicate=1", says="unknown option --frobnicate;")
@@ -130,6 +130,9 @@ def test_wrong_usage():
     misused("run", MODEL, "--messages", "y", "--raw", says="not --messages")
     misused("run", MODEL, "--messages", "y", "--system", "z", says="holds the system message")
     misused(*run, "--logprobs", "3", says="needs --json")
+    misused("serve", says="no MODEL given")
+    misused("serve", MODEL, "--port", "65536", says=r"0 \.\. 65535")
+    misused("serve", MODEL, "--log", "xml", says="wanted one of text, json")
     misused("eval", MODEL, says="either --tasks or --text")
     misused("eval", MODEL, "--tasks", "a", "--text", "b", says="either --tasks or --text")
     misused("eval", MODEL, "--text", "b", "--failures", says="go with --tasks")
