@@ -71,9 +71,9 @@ static void end_line(hd_server *s, line *l)
 
 static void write_counts(line *l, const hd_call *c)
 {
-    const hd_reply *const r = &c->prep.reply;
+    const hd_answers *const r = &c->prep.reply;
     if (!c->is_prepared || !r->choices) return;
-    hd_reply_usage const u = hd_reply_count(r);
+    hd_answers_usage const u = hd_answers_count(r);
     write_number(l, "prompt", u.n_prompt);
     write_number(l, "cached", u.n_cached);
     write_number(l, "new", u.n_new);

@@ -187,7 +187,7 @@ void hd_call_fail(hd_call *c, const hd_api_error *e)
 static void stream_event(hd_call *c, int32_t choice, const hd_answer_event *e)
 {
     hd_buffer     out = {0};
-    hd_reply     *r = &c->prep.reply;
+    hd_answers   *r = &c->prep.reply;
     bool const    is_last = r->n_ended == r->n;
     const hd_api *api = c->route->api;
     if (!c->has_begun) begin_stream(c, &out);
@@ -228,7 +228,7 @@ static void count_end(hd_call *c, int32_t choice, const hd_answer_end *end)
 static void take_event(hd_call *c, int32_t choice, const hd_answer_event *e)
 {
     hd_api_error error;
-    bool const   has_room = hd_reply_take(&c->prep.reply, choice, e);
+    bool const   has_room = hd_answers_take(&c->prep.reply, choice, e);
     if (e->token) count_token(c);
     if (e->end) count_end(c, choice, e->end);
     if (!c->x) return;

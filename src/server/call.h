@@ -25,7 +25,7 @@ typedef struct hd_prep {
     struct hd_call  *next;
     hd_buffer        body; /* owned; of the request */
     hd_ask           ask;
-    hd_reply         reply;
+    hd_answers       reply;
     hd_held_grammar *grammar; /* held */
     hd_part         *parts;   /* [n_parts] owned; submitted */
     int32_t          n_parts;

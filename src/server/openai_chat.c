@@ -109,9 +109,9 @@ static hd_status read(hd_ask *out, const hd_fields *b, const hd_ask_context *c)
 
 /* ---- what is answered, at once ---- */
 
-static void write_call(hd_buffer *out, const hd_reply *r, int32_t choice, int32_t i)
+static void write_call(hd_buffer *out, const hd_answers *r, int32_t choice, int32_t i)
 {
-    const hd_reply_call *const call = hd_choice_call(&r->choices[choice], i);
+    const hd_answer_call *const call = hd_choice_call(&r->choices[choice], i);
     hd_buffer_text(out, "{\"id\":");
     hd_openai_write_call_id(out, r, choice, i);
     hd_buffer_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
@@ -121,7 +121,7 @@ static void write_call(hd_buffer *out, const hd_reply *r, int32_t choice, int32_
     hd_buffer_text(out, "}}");
 }
 
-static void write_message(hd_buffer *out, const hd_reply *r, int32_t choice)
+static void write_message(hd_buffer *out, const hd_answers *r, int32_t choice)
 {
     const hd_choice *const c = &r->choices[choice];
     int32_t const          n_calls = hd_choice_n_calls(c);
@@ -142,7 +142,7 @@ static void write_message(hd_buffer *out, const hd_reply *r, int32_t choice)
     hd_buffer_text(out, n_calls ? "]}" : "}");
 }
 
-static void write_head(hd_buffer *out, const hd_reply *r, const char *object)
+static void write_head(hd_buffer *out, const hd_answers *r, const char *object)
 {
     hd_buffer_printf(out,
                      "{\"id\":\"chatcmpl-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", r->id,
@@ -151,7 +151,7 @@ static void write_head(hd_buffer *out, const hd_reply *r, const char *object)
     hd_buffer_text(out, ",\"choices\":[");
 }
 
-static void write_choice(hd_buffer *out, const hd_reply *r, int32_t i)
+static void write_choice(hd_buffer *out, const hd_answers *r, int32_t i)
 {
     const hd_choice *const c = &r->choices[i];
     hd_buffer_printf(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
@@ -166,7 +166,7 @@ static void write_choice(hd_buffer *out, const hd_reply *r, int32_t i)
     hd_buffer_text(out, "}");
 }
 
-static void write_whole(const hd_reply *r, hd_buffer *out)
+static void write_whole(const hd_answers *r, hd_buffer *out)
 {
     write_head(out, r, "chat.completion");
     for (int32_t i = 0; i < r->n; i++) write_choice(out, r, i);
@@ -177,7 +177,7 @@ static void write_whole(const hd_reply *r, hd_buffer *out)
 
 /* ---- what is answered, piece by piece ---- */
 
-static void open_chunk(hd_buffer *out, const hd_reply *r, int32_t choice)
+static void open_chunk(hd_buffer *out, const hd_answers *r, int32_t choice)
 {
     hd_buffer_text(out, "data: ");
     write_head(out, r, "chat.completion.chunk");
@@ -185,7 +185,7 @@ static void open_chunk(hd_buffer *out, const hd_reply *r, int32_t choice)
 }
 
 /* Behind the choices: usage, which is null until the end unless it is asked for all the time. */
-static void close_chunk(hd_buffer *out, const hd_reply *r, bool is_last)
+static void close_chunk(hd_buffer *out, const hd_answers *r, bool is_last)
 {
     hd_buffer_text(out, "]");
     if (r->ask->has_usage) {
@@ -199,7 +199,7 @@ static void close_chunk(hd_buffer *out, const hd_reply *r, bool is_last)
 }
 
 /* Logarithms of the tokens that no chunk has told of yet. */
-static void write_new_logprobs(hd_buffer *out, const hd_reply *r, hd_choice *c)
+static void write_new_logprobs(hd_buffer *out, const hd_answers *r, hd_choice *c)
 {
     int32_t const n = hd_choice_n_probs(c);
     hd_buffer_text(out, ",\"logprobs\":");
@@ -210,7 +210,7 @@ static void write_new_logprobs(hd_buffer *out, const hd_reply *r, hd_choice *c)
     c->n_told = n;
 }
 
-static void close_delta(hd_buffer *out, hd_reply *r, int32_t choice)
+static void close_delta(hd_buffer *out, hd_answers *r, int32_t choice)
 {
     hd_buffer_text(out, "}");
     write_new_logprobs(out, r, &r->choices[choice]);
@@ -218,7 +218,7 @@ static void close_delta(hd_buffer *out, hd_reply *r, int32_t choice)
     close_chunk(out, r, false);
 }
 
-static void begin(hd_reply *r, hd_buffer *out)
+static void begin(hd_answers *r, hd_buffer *out)
 {
     for (int32_t i = 0; i < r->n; i++) {
         open_chunk(out, r, i);
@@ -227,7 +227,7 @@ static void begin(hd_reply *r, hd_buffer *out)
     }
 }
 
-static void write_delta(hd_reply *r, int32_t choice, const char *name, const hd_parse_event *p,
+static void write_delta(hd_answers *r, int32_t choice, const char *name, const hd_parse_event *p,
                         hd_buffer *out)
 {
     if (p->text_bytes == 0) return;
@@ -238,7 +238,8 @@ static void write_delta(hd_reply *r, int32_t choice, const char *name, const hd_
 }
 
 /* The name first, then the arguments, as clients are used to. */
-static void write_call_deltas(hd_reply *r, int32_t choice, const hd_parse_event *p, hd_buffer *out)
+static void write_call_deltas(hd_answers *r, int32_t choice, const hd_parse_event *p,
+                              hd_buffer *out)
 {
     open_chunk(out, r, choice);
     hd_buffer_printf(out, "\"tool_calls\":[{\"index\":%d,\"id\":", p->index);
@@ -254,7 +255,7 @@ static void write_call_deltas(hd_reply *r, int32_t choice, const hd_parse_event 
     close_delta(out, r, choice);
 }
 
-static void write_end(hd_reply *r, int32_t choice, hd_buffer *out)
+static void write_end(hd_answers *r, int32_t choice, hd_buffer *out)
 {
     hd_choice *const c = &r->choices[choice];
     open_chunk(out, r, choice);
@@ -266,7 +267,7 @@ static void write_end(hd_reply *r, int32_t choice, hd_buffer *out)
     close_chunk(out, r, false);
 }
 
-static void event(hd_reply *r, int32_t choice, const hd_answer_event *e, hd_buffer *out)
+static void event(hd_answers *r, int32_t choice, const hd_answer_event *e, hd_buffer *out)
 {
     if (e->end) write_end(r, choice, out);
     if (!e->parse) return;
@@ -278,7 +279,7 @@ static void event(hd_reply *r, int32_t choice, const hd_answer_event *e, hd_buff
     }
 }
 
-static void finish(hd_reply *r, hd_buffer *out)
+static void finish(hd_answers *r, hd_buffer *out)
 {
     if (r->ask->has_usage) {
         open_chunk(out, r, -1);

@@ -113,13 +113,13 @@ static hd_status read(hd_ask *out, const hd_fields *b, const hd_ask_context *c)
 
 /* ---- prompts that are told again ---- */
 
-static const hd_ask_prompt *prompt_of(const hd_reply *r, int32_t choice)
+static const hd_ask_prompt *prompt_of(const hd_answers *r, int32_t choice)
 {
     return &r->ask->prompts[choice / r->ask->n];
 }
 
 /* The text that the prompt's tokens spell. */
-static void gather_prompt(hd_buffer *text, const hd_reply *r, int32_t choice)
+static void gather_prompt(hd_buffer *text, const hd_answers *r, int32_t choice)
 {
     const hd_ask_prompt *const p = prompt_of(r, choice);
     if (!r->ask->is_echoed) return;
@@ -139,7 +139,7 @@ typedef struct run {
 } run;
 
 /* The prompt's tokens, when they are told again, and tokens [from, to) of the answer. */
-static void find_runs(const hd_reply *r, int32_t choice, const int32_t span[2], run out[2])
+static void find_runs(const hd_answers *r, int32_t choice, const int32_t span[2], run out[2])
 {
     const hd_choice *const c = &r->choices[choice];
     /* Nobody wrote the token that begins the sequence. */
@@ -151,20 +151,20 @@ static void find_runs(const hd_reply *r, int32_t choice, const int32_t span[2], 
     out[1] = (run){span[1] > span[0] ? hd_choice_prob(c, span[0]) : NULL, span[1] - span[0]};
 }
 
-typedef void write_fn(hd_buffer *out, const hd_reply *r, const hd_sampled *s);
+typedef void write_fn(hd_buffer *out, const hd_answers *r, const hd_sampled *s);
 
-static void write_token(hd_buffer *out, const hd_reply *r, const hd_sampled *s)
+static void write_token(hd_buffer *out, const hd_answers *r, const hd_sampled *s)
 {
     hd_openai_write_token(out, r, s->token.id);
 }
 
-static void write_logprob(hd_buffer *out, const hd_reply *r, const hd_sampled *s)
+static void write_logprob(hd_buffer *out, const hd_answers *r, const hd_sampled *s)
 {
     (void)r;
     hd_openai_write_logprob(out, s->token.logprob);
 }
 
-static void write_top(hd_buffer *out, const hd_reply *r, const hd_sampled *s)
+static void write_top(hd_buffer *out, const hd_answers *r, const hd_sampled *s)
 {
     if (s->n_top == 0) {
         hd_buffer_text(out, "null");
@@ -179,7 +179,7 @@ static void write_top(hd_buffer *out, const hd_reply *r, const hd_sampled *s)
     hd_buffer_text(out, "}");
 }
 
-static void write_list(hd_buffer *out, const hd_reply *r, const run runs[2], const char *name,
+static void write_list(hd_buffer *out, const hd_answers *r, const run runs[2], const char *name,
                        write_fn *write)
 {
     bool is_first = true;
@@ -194,7 +194,7 @@ static void write_list(hd_buffer *out, const hd_reply *r, const run runs[2], con
 }
 
 /* Where each token begins in the text, in characters. */
-static void write_offsets(hd_buffer *out, const hd_reply *r, const run runs[2], int64_t at)
+static void write_offsets(hd_buffer *out, const hd_answers *r, const run runs[2], int64_t at)
 {
     bool is_first = true;
     hd_buffer_text(out, "\"text_offset\":[");
@@ -218,7 +218,7 @@ static int64_t count_characters(const char *text, size_t bytes)
 }
 
 /* Where token `from` of the answer begins. */
-static int64_t find_offset(const hd_reply *r, int32_t choice, int32_t from)
+static int64_t find_offset(const hd_answers *r, int32_t choice, int32_t from)
 {
     const hd_choice *const c = &r->choices[choice];
     hd_buffer              text = {0};
@@ -234,7 +234,7 @@ static int64_t find_offset(const hd_reply *r, int32_t choice, int32_t from)
     return n;
 }
 
-static void write_logprobs(hd_buffer *out, const hd_reply *r, int32_t choice, int32_t from,
+static void write_logprobs(hd_buffer *out, const hd_answers *r, int32_t choice, int32_t from,
                            int32_t to)
 {
     int32_t const span[2] = {from, to};
@@ -258,7 +258,7 @@ static void write_logprobs(hd_buffer *out, const hd_reply *r, int32_t choice, in
 
 /* ---- what is answered ---- */
 
-static void write_head(hd_buffer *out, const hd_reply *r)
+static void write_head(hd_buffer *out, const hd_answers *r)
 {
     hd_buffer_printf(out, "{\"id\":\"cmpl-%s\",\"object\":\"text_completion\",\"created\":%lld,",
                      r->id, (long long)r->created);
@@ -267,14 +267,14 @@ static void write_head(hd_buffer *out, const hd_reply *r)
     hd_buffer_text(out, ",\"choices\":[");
 }
 
-static void write_finish(hd_buffer *out, const hd_reply *r, int32_t choice)
+static void write_finish(hd_buffer *out, const hd_answers *r, int32_t choice)
 {
     hd_buffer_printf(out, ",\"finish_reason\":\"%s\"",
                      hd_finish_name(r->choices[choice].end.finish));
     hd_openai_write_hadal(out, r, choice);
 }
 
-static void write_choice(hd_buffer *out, const hd_reply *r, int32_t i)
+static void write_choice(hd_buffer *out, const hd_answers *r, int32_t i)
 {
     const hd_choice *const c = &r->choices[i];
     hd_buffer              text = {0};
@@ -289,7 +289,7 @@ static void write_choice(hd_buffer *out, const hd_reply *r, int32_t i)
     hd_buffer_free(&text);
 }
 
-static void write_whole(const hd_reply *r, hd_buffer *out)
+static void write_whole(const hd_answers *r, hd_buffer *out)
 {
     write_head(out, r);
     for (int32_t i = 0; i < r->n; i++) write_choice(out, r, i);
@@ -300,7 +300,7 @@ static void write_whole(const hd_reply *r, hd_buffer *out)
 
 /* ---- piece by piece ---- */
 
-static void close_chunk(hd_buffer *out, const hd_reply *r, bool is_last)
+static void close_chunk(hd_buffer *out, const hd_answers *r, bool is_last)
 {
     hd_buffer_text(out, "]");
     if (r->ask->has_usage) {
@@ -313,7 +313,8 @@ static void close_chunk(hd_buffer *out, const hd_reply *r, bool is_last)
     hd_buffer_text(out, "}\n\n");
 }
 
-static void write_chunk(hd_reply *r, int32_t choice, const char *text, size_t bytes, hd_buffer *out)
+static void write_chunk(hd_answers *r, int32_t choice, const char *text, size_t bytes,
+                        hd_buffer *out)
 {
     hd_choice *const c = &r->choices[choice];
     int32_t const    n = hd_choice_n_probs(c);
@@ -331,13 +332,13 @@ static void write_chunk(hd_reply *r, int32_t choice, const char *text, size_t by
     close_chunk(out, r, false);
 }
 
-static void begin(hd_reply *r, hd_buffer *out)
+static void begin(hd_answers *r, hd_buffer *out)
 {
     (void)r, (void)out; /* nothing is said before there is text */
 }
 
 /* The prompt stands before the first text, or before the end when there is none. */
-static void event(hd_reply *r, int32_t choice, const hd_answer_event *e, hd_buffer *out)
+static void event(hd_answers *r, int32_t choice, const hd_answer_event *e, hd_buffer *out)
 {
     hd_choice *const c = &r->choices[choice];
     bool const       has_text = e->parse && e->parse->text_bytes > 0;
@@ -351,7 +352,7 @@ static void event(hd_reply *r, int32_t choice, const hd_answer_event *e, hd_buff
     hd_buffer_free(&text);
 }
 
-static void finish(hd_reply *r, hd_buffer *out)
+static void finish(hd_answers *r, hd_buffer *out)
 {
     if (r->ask->has_usage) {
         hd_buffer_text(out, "data: ");

@@ -10,9 +10,9 @@ void hd_openai_write_text(hd_buffer *out, const hd_buffer *text)
     hd_json_write_string(out, text->used ? text->data : "", text->used);
 }
 
-void hd_openai_write_usage(hd_buffer *out, const hd_reply *r)
+void hd_openai_write_usage(hd_buffer *out, const hd_answers *r)
 {
-    hd_reply_usage const u = hd_reply_count(r);
+    hd_answers_usage const u = hd_answers_count(r);
     hd_buffer_printf(out,
                      "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,"
                      "\"total_tokens\":%d,\"prompt_tokens_details\":{\"cached_tokens\":%d},"
@@ -32,14 +32,14 @@ void hd_openai_write_logprob(hd_buffer *out, float x)
         hd_buffer_printf(out, "%.9g", isinf(x) ? -9999.0 : (double)x);
 }
 
-void hd_openai_write_token(hd_buffer *out, const hd_reply *r, int32_t id)
+void hd_openai_write_token(hd_buffer *out, const hd_answers *r, int32_t id)
 {
     size_t            bytes = 0;
     const char *const text = hd_tokenizer_bytes(r->tokenizer, id, &bytes);
     hd_json_write_string(out, text ? text : "", text ? bytes : 0);
 }
 
-static void write_prob(hd_buffer *out, const hd_reply *r, const hd_token_prob *t)
+static void write_prob(hd_buffer *out, const hd_answers *r, const hd_token_prob *t)
 {
     size_t            bytes = 0;
     const char *const text = hd_tokenizer_bytes(r->tokenizer, t->id, &bytes);
@@ -53,7 +53,7 @@ static void write_prob(hd_buffer *out, const hd_reply *r, const hd_token_prob *t
     hd_buffer_text(out, "]");
 }
 
-static void write_sampled(hd_buffer *out, const hd_reply *r, const hd_sampled *s)
+static void write_sampled(hd_buffer *out, const hd_answers *r, const hd_sampled *s)
 {
     write_prob(out, r, &s->token);
     hd_buffer_text(out, ",\"top_logprobs\":[");
@@ -66,7 +66,7 @@ static void write_sampled(hd_buffer *out, const hd_reply *r, const hd_sampled *s
 }
 
 /* The probs [from, to) that belong to reasoning, or those that do not.  returns how many */
-static int32_t write_half(hd_buffer *out, const hd_reply *r, const hd_choice *c,
+static int32_t write_half(hd_buffer *out, const hd_answers *r, const hd_choice *c,
                           const int32_t span[2], bool is_reasoning)
 {
     int32_t n = 0;
@@ -78,7 +78,7 @@ static int32_t write_half(hd_buffer *out, const hd_reply *r, const hd_choice *c,
     return n;
 }
 
-void hd_openai_write_logprobs(hd_buffer *out, const hd_reply *r, const hd_choice *c, int32_t from,
+void hd_openai_write_logprobs(hd_buffer *out, const hd_answers *r, const hd_choice *c, int32_t from,
                               int32_t to)
 {
     int32_t const span[2] = {from, to};
@@ -98,7 +98,7 @@ void hd_openai_write_logprobs(hd_buffer *out, const hd_reply *r, const hd_choice
 
 /* ---- the rest ---- */
 
-void hd_openai_write_hadal(hd_buffer *out, const hd_reply *r, int32_t choice)
+void hd_openai_write_hadal(hd_buffer *out, const hd_answers *r, int32_t choice)
 {
     const hd_choice *const     c = &r->choices[choice];
     const hd_answer_end *const e = &c->end;
@@ -117,7 +117,7 @@ void hd_openai_write_hadal(hd_buffer *out, const hd_reply *r, int32_t choice)
                      (unsigned long long)seed, e->wait_s, e->prompt_s, e->new_s);
 }
 
-void hd_openai_write_call_id(hd_buffer *out, const hd_reply *r, int32_t choice, int32_t call)
+void hd_openai_write_call_id(hd_buffer *out, const hd_answers *r, int32_t choice, int32_t call)
 {
     hd_buffer_printf(out, "\"call_%02d_%s%02d\"", call, r->id, choice);
 }
@@ -128,7 +128,7 @@ void hd_openai_write_error(hd_buffer *out, const hd_api_error *e, const char *id
     hd_api_write_error(out, e);
 }
 
-void hd_openai_write_failure(const hd_reply *r, hd_buffer *out, const hd_api_error *e)
+void hd_openai_write_failure(const hd_answers *r, hd_buffer *out, const hd_api_error *e)
 {
     (void)r;
     hd_buffer_text(out, "data: ");

@@ -88,7 +88,8 @@ static hd_status submit(hd_call *c)
     hd_prep *const p = &c->prep;
     int32_t const  n = hd_ask_count(&p->ask);
     if (!p->ask.has_seed) p->ask.generate.sampling.seed = hd_random() >> 11; /* 53 bits */
-    if (hd_reply_open(&p->reply, &p->ask, &c->server->context, c->id, (int64_t)time(NULL)) != HD_OK)
+    if (hd_answers_open(&p->reply, &p->ask, &c->server->context, c->id, (int64_t)time(NULL)) !=
+        HD_OK)
         return hd_ask_fail_memory(&p->error);
     p->parts = hd_memory_alloc((size_t)n * sizeof *p->parts);
     if (!p->parts) return hd_ask_fail_memory(&p->error);
@@ -127,7 +128,7 @@ void hd_prep_free(hd_prep *p)
 {
     hd_buffer_free(&p->body);
     hd_buffer_free(&p->response.body);
-    hd_reply_close(&p->reply);
+    hd_answers_close(&p->reply);
     hd_grammar_cache_release(p->grammar);
     hd_memory_free(p->parts);
     hd_ask_free(&p->ask);

@@ -173,9 +173,9 @@ static void take_stream(message *m, const hd_buffer *stream)
 /* ---- an answer ---- */
 
 typedef struct answering {
-    hd_ask    ask;
-    hd_reply  reply;
-    hd_buffer stream;
+    hd_ask     ask;
+    hd_answers reply;
+    hd_buffer  stream;
 } answering;
 
 static void open_answer(answering *a)
@@ -183,21 +183,21 @@ static void open_answer(answering *a)
     hd_ask_context const c = {.tokenizer = tokenizer, .model = "m"};
     a->ask.n = 1;
     a->ask.n_prompts = 1;
-    assert_int_equal(hd_reply_open(&a->reply, &a->ask, &c, "0123456789abcdef0123456789abcdef", 1),
+    assert_int_equal(hd_answers_open(&a->reply, &a->ask, &c, "0123456789abcdef0123456789abcdef", 1),
                      HD_OK);
     hd_api_openai_chat.begin(&a->reply, &a->stream);
 }
 
 static void close_answer(answering *a)
 {
-    hd_reply_close(&a->reply);
+    hd_answers_close(&a->reply);
     hd_buffer_free(&a->stream);
     hd_ask_free(&a->ask);
 }
 
 static void tell(answering *a, const hd_answer_event *e)
 {
-    assert_true(hd_reply_take(&a->reply, 0, e));
+    assert_true(hd_answers_take(&a->reply, 0, e));
     hd_api_openai_chat.event(&a->reply, 0, e, &a->stream);
 }
 
@@ -429,9 +429,9 @@ static void test_failure(void **state)
     hd_error_set(&end.error, HD_ERR_NUMERIC, -1, "layer 3: attn_out: NaN");
     open_answer(&a);
     hd_buffer_clear(&a.stream);
-    assert_true(hd_reply_take(&a.reply, 0, &(hd_answer_event){.end = &end}));
-    assert_ptr_equal(hd_reply_failure(&a.reply), &a.reply.choices[0].end.error);
-    hd_api_pass_on(&e, hd_reply_failure(&a.reply));
+    assert_true(hd_answers_take(&a.reply, 0, &(hd_answer_event){.end = &end}));
+    assert_ptr_equal(hd_answers_failure(&a.reply), &a.reply.choices[0].end.error);
+    hd_api_pass_on(&e, hd_answers_failure(&a.reply));
     assert_int_equal(e.status, 500);
     hd_api_openai_chat.write_failure(&a.reply, &a.stream, &e);
     assert_string_equal(a.stream.data,
@@ -447,14 +447,14 @@ static void test_usage(void **state)
     (void)state;
     answering      a = {.ask = {.n = 2, .n_prompts = 2}};
     hd_ask_context c = {.tokenizer = tokenizer, .model = "m"};
-    assert_int_equal(hd_reply_open(&a.reply, &a.ask, &c, "x", 1), HD_OK);
+    assert_int_equal(hd_answers_open(&a.reply, &a.ask, &c, "x", 1), HD_OK);
     assert_int_equal(a.reply.n, 4);
     for (int32_t i = 0; i < 4; i++) {
         hd_answer_end const end = {.n_prompt = 100, .n_cached = i, .n_new = 10, .n_reasoning = 4};
         a.reply.choices[i].n_prompt = 100;
-        hd_reply_take(&a.reply, i, &(hd_answer_event){.end = &end});
+        hd_answers_take(&a.reply, i, &(hd_answer_event){.end = &end});
     }
-    hd_reply_usage const u = hd_reply_count(&a.reply);
+    hd_answers_usage const u = hd_answers_count(&a.reply);
     assert_int_equal(u.n_prompt, 200);
     assert_int_equal(u.n_cached, 0 + 2);
     assert_int_equal(u.n_new, 40);

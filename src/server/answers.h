@@ -1,5 +1,5 @@
-#ifndef HD_SERVER_REPLY_H
-#define HD_SERVER_REPLY_H
+#ifndef HD_SERVER_ANSWERS_H
+#define HD_SERVER_ANSWERS_H
 
 #include "server/ask.h"
 
@@ -8,14 +8,14 @@
 
 HD_BEGIN_C
 
-typedef struct hd_reply_call {
+typedef struct hd_answer_call {
     const char *name, *arguments; /* owned by the choice; end with NUL */
     size_t      name_bytes, arguments_bytes;
-} hd_reply_call;
+} hd_answer_call;
 
 typedef struct hd_choice {
     hd_buffer     content, reasoning, unparsed; /* owned */
-    hd_buffer     calls;                        /* owned; hd_reply_call */
+    hd_buffer     calls;                        /* owned; hd_answer_call */
     hd_buffer     scored;                       /* owned; hd_sampled of the prompt, when asked   */
     hd_buffer     probs;                        /* owned; hd_sampled of the answer, when asked   */
     hd_buffer     was_reasoning;                /* owned; of each of probs, a byte               */
@@ -29,7 +29,7 @@ typedef struct hd_choice {
     hd_answer_end end; /* valid once has_ended */
 } hd_choice;
 
-typedef struct hd_reply {
+typedef struct hd_answers {
     const hd_ask       *ask;       /* borrowed */
     const hd_tokenizer *tokenizer; /* borrowed */
     const char         *model;     /* borrowed */
@@ -39,28 +39,28 @@ typedef struct hd_reply {
     int32_t             n, n_ended;
     int32_t             think_end; /* the token that ends reasoning; -1: none */
     void               *own;       /* owned, hd_memory; an API's state of the stream; or NULL */
-} hd_reply;
+} hd_answers;
 
 /* returns  HD_ERR_MEMORY */
-hd_status hd_reply_open(hd_reply *r, const hd_ask *ask, const hd_ask_context *c, const char *id,
-                        int64_t created);
-void      hd_reply_close(hd_reply *r);
+hd_status hd_answers_open(hd_answers *r, const hd_ask *ask, const hd_ask_context *c, const char *id,
+                          int64_t created);
+void      hd_answers_close(hd_answers *r);
 /* Gathers an event; `choice` is prompt * ask.n + answer.
  * returns  false when memory was short */
-bool hd_reply_take(hd_reply *r, int32_t choice, const hd_answer_event *e);
+bool hd_answers_take(hd_answers *r, int32_t choice, const hd_answer_event *e);
 
-int32_t              hd_choice_n_calls(const hd_choice *c);
-const hd_reply_call *hd_choice_call(const hd_choice *c, int32_t i);
-int32_t              hd_choice_n_probs(const hd_choice *c);
-const hd_sampled    *hd_choice_prob(const hd_choice *c, int32_t i);
+int32_t               hd_choice_n_calls(const hd_choice *c);
+const hd_answer_call *hd_choice_call(const hd_choice *c, int32_t i);
+int32_t               hd_choice_n_probs(const hd_choice *c);
+const hd_sampled     *hd_choice_prob(const hd_choice *c, int32_t i);
 
 /* Counts over all choices, as far as they are known. */
-typedef struct hd_reply_usage {
+typedef struct hd_answers_usage {
     int32_t n_prompt, n_cached, n_new, n_reasoning;
-} hd_reply_usage;
-hd_reply_usage hd_reply_count(const hd_reply *r);
+} hd_answers_usage;
+hd_answers_usage hd_answers_count(const hd_answers *r);
 /* The first choice that failed; NULL: none has. */
-const hd_error *hd_reply_failure(const hd_reply *r);
+const hd_error *hd_answers_failure(const hd_answers *r);
 
 HD_END_C
 #endif

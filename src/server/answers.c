@@ -1,19 +1,19 @@
-#include "server/reply.h"
+#include "server/answers.h"
 
 #include <stdio.h>
 #include <string.h>
 
-hd_status hd_reply_open(hd_reply *r, const hd_ask *ask, const hd_ask_context *c, const char *id,
-                        int64_t created)
+hd_status hd_answers_open(hd_answers *r, const hd_ask *ask, const hd_ask_context *c, const char *id,
+                          int64_t created)
 {
     static const char think_end[] = "</think>";
     int32_t const     n = hd_ask_count(ask);
-    *r = (hd_reply){.ask = ask,
-                    .tokenizer = c->tokenizer,
-                    .model = c->model,
-                    .created = created,
-                    .think_end = -1,
-                    .n = n};
+    *r = (hd_answers){.ask = ask,
+                      .tokenizer = c->tokenizer,
+                      .model = c->model,
+                      .created = created,
+                      .think_end = -1,
+                      .n = n};
     snprintf(r->id, sizeof r->id, "%s", id);
     if (c->tokenizer)
         r->think_end = hd_tokenizer_control_id(c->tokenizer, think_end, sizeof think_end - 1);
@@ -29,7 +29,7 @@ static void close_choice(hd_choice *c)
     hd_pool_free(&c->pool);
 }
 
-void hd_reply_close(hd_reply *r)
+void hd_answers_close(hd_answers *r)
 {
     for (int32_t i = 0; r->choices && i < r->n; i++) close_choice(&r->choices[i]);
     hd_memory_free(r->choices);
@@ -42,9 +42,9 @@ void hd_reply_close(hd_reply *r)
 
 static bool take_call(hd_choice *c, const hd_parse_event *p)
 {
-    hd_reply_call const call = {hd_pool_copy(&c->pool, p->name, p->name_bytes),
-                                hd_pool_copy(&c->pool, p->text, p->text_bytes), p->name_bytes,
-                                p->text_bytes};
+    hd_answer_call const call = {hd_pool_copy(&c->pool, p->name, p->name_bytes),
+                                 hd_pool_copy(&c->pool, p->text, p->text_bytes), p->name_bytes,
+                                 p->text_bytes};
     hd_buffer_add(&c->calls, &call, sizeof call);
     return call.name && call.arguments && !c->calls.failed;
 }
@@ -66,7 +66,7 @@ static bool take_parse(hd_choice *c, const hd_parse_event *p)
     return false;
 }
 
-static bool take_token(const hd_reply *r, hd_choice *c, const hd_sampled *drawn)
+static bool take_token(const hd_answers *r, hd_choice *c, const hd_sampled *drawn)
 {
     char const is_reasoning = c->is_reasoning;
     c->n_tokens++;
@@ -78,7 +78,7 @@ static bool take_token(const hd_reply *r, hd_choice *c, const hd_sampled *drawn)
     return !c->probs.failed && !c->was_reasoning.failed;
 }
 
-static bool take_end(hd_reply *r, hd_choice *c, const hd_answer_end *end)
+static bool take_end(hd_answers *r, hd_choice *c, const hd_answer_end *end)
 {
     c->end = *end;
     r->n_ended += !c->has_ended;
@@ -86,7 +86,7 @@ static bool take_end(hd_reply *r, hd_choice *c, const hd_answer_end *end)
     return true;
 }
 
-bool hd_reply_take(hd_reply *r, int32_t choice, const hd_answer_event *e)
+bool hd_answers_take(hd_answers *r, int32_t choice, const hd_answer_event *e)
 {
     hd_choice *const c = &r->choices[choice];
     if (e->token) return take_token(r, c, e->token);
@@ -100,12 +100,12 @@ bool hd_reply_take(hd_reply *r, int32_t choice, const hd_answer_event *e)
 
 int32_t hd_choice_n_calls(const hd_choice *c)
 {
-    return (int32_t)(c->calls.used / sizeof(hd_reply_call));
+    return (int32_t)(c->calls.used / sizeof(hd_answer_call));
 }
 
-const hd_reply_call *hd_choice_call(const hd_choice *c, int32_t i)
+const hd_answer_call *hd_choice_call(const hd_choice *c, int32_t i)
 {
-    return (const hd_reply_call *)(const void *)c->calls.data + i;
+    return (const hd_answer_call *)(const void *)c->calls.data + i;
 }
 
 int32_t hd_choice_n_probs(const hd_choice *c)
@@ -119,9 +119,9 @@ const hd_sampled *hd_choice_prob(const hd_choice *c, int32_t i)
 }
 
 /* Answers to one prompt share its tokens. */
-hd_reply_usage hd_reply_count(const hd_reply *r)
+hd_answers_usage hd_answers_count(const hd_answers *r)
 {
-    hd_reply_usage u = {0};
+    hd_answers_usage u = {0};
     for (int32_t i = 0; i < r->n; i++) {
         const hd_choice *const c = &r->choices[i];
         u.n_new += c->has_ended ? c->end.n_new : c->n_tokens;
@@ -133,7 +133,7 @@ hd_reply_usage hd_reply_count(const hd_reply *r)
     return u;
 }
 
-const hd_error *hd_reply_failure(const hd_reply *r)
+const hd_error *hd_answers_failure(const hd_answers *r)
 {
     for (int32_t i = 0; i < r->n; i++)
         if (r->choices[i].has_ended && r->choices[i].end.error.code != HD_OK)
