@@ -75,11 +75,14 @@ static hd_status hold_grammar(hd_call *c)
 {
     hd_prep *const p = &c->prep;
     hd_error       err = {0};
+    bool const     can_do_without = p->ask.hold == HD_HOLD_IF_IT_CAN;
     if (p->ask.hold == HD_HOLD_NOTHING) return HD_OK;
+    /* An answer that nothing ends has no end at which a grammar is complete. */
+    if (can_do_without && p->ask.generate.ignore_eos) return HD_OK;
     p->ask.grammar.dialect = c->server->context.dialect;
     hd_status const s =
         hd_grammar_cache_hold(c->server->grammars, &p->ask.grammar, &p->grammar, &err);
-    if (s == HD_OK || (p->ask.hold == HD_HOLD_IF_IT_CAN && s != HD_ERR_MEMORY)) return HD_OK;
+    if (s == HD_OK || (can_do_without && s != HD_ERR_MEMORY)) return HD_OK;
     return hd_api_pass_on(&p->error, &err);
 }
 

@@ -7,6 +7,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import typing
 
 import openai
 import pydantic
@@ -198,9 +199,10 @@ def test_reasoning_effort():
 # ---- structure -----------------------------------------------------------------------
 
 class Capital(pydantic.BaseModel):
-    country: str
-    capital: str
-    letters: int
+    country: typing.Literal["France", "Spain"]
+    capital: str = pydantic.Field(max_length=12)
+    letters: int = pydantic.Field(ge=1, le=99)
+    neighbours: list[typing.Literal["Spain", "Italy", "Belgium"]] = pydantic.Field(max_length=3)
 
 
 def test_structured_output():
@@ -209,6 +211,17 @@ def test_structured_output():
             model="demo", messages=[user(FRANCE)], temperature=0, extra_body=thinking, response_format=Capital,
             max_tokens=400)
         assert isinstance(parsed.choices[0].message.parsed, Capital), parsed
+        with CLIENT.chat.completions.stream(model="demo", messages=[user(FRANCE)], temperature=0, extra_body=thinking,
+                                            response_format=Capital) as stream:
+            assert stream.get_final_completion().choices[0].message.parsed == parsed.choices[0].message.parsed
+
+
+def test_what_a_schema_says_in_words_is_no_grammar():
+    schema = {"type": "object", "description": 'say "x" | {"y": [', "required": ["a"], "additionalProperties": False,
+              "properties": {"a": {"type": "integer", "description": "`)(*&^%$\u0000\n\"", "minimum": 0, "maximum": 9}}}
+    answer = chat([user(FRANCE)], response_format={
+        "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}).choices[0]
+    assert 0 <= json.loads(answer.message.content)["a"] <= 9
 
 
 def test_json_object():
