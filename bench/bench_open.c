@@ -9,7 +9,7 @@
  *                                        of every weight read; the program without a model is
  *                                        taken off
  *
- * scripts/make_pro_headers.py makes folders of the largest model's size. */
+ * scripts/make_large.py makes folders of the largest model's size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of DeepSeek-V4-Pro's size without its weights, or with small ones.
+"""Writes a checkpoint of DeepSeek-V4-Pro's or Flash's size without its weights, or with some.
 
-    scripts/make_pro_headers.py [FOLDER]             default: build/pro
-    scripts/make_pro_headers.py --small [FOLDER]     default: build/pro-small
+    scripts/make_large.py [FOLDER]                   default: build/pro
+    scripts/make_large.py --flash [FOLDER]           default: build/flash
+    scripts/make_large.py --small [FOLDER]           default: build/pro-small
+    scripts/make_large.py --flash --layers 3 --data FOLDER
 
-The config, the index and the headers of 64 shards are real: names, dtypes and shapes of all
-145,116 tensors, 864,704,792,696 bytes of them.  The data is a hole in each file, so that the
-folder takes some 30 MB on a file system with sparse files.
+The config, the index and the headers of all shards are real: names, dtypes and shapes of Pro's
+145,116 tensors, 864,704,792,696 bytes of them, or of Flash's 69,187 and 159,609,485,896.  The
+data is a hole in each file, so that the folder takes some 30 MB on a file system with sparse files.
 
---small keeps layers, experts and names, and so the number of tensors; the dimensions are small
-and all data is there: 330 MB of random numbers that a model can be run with.
+--layers N  keeps the first N layers, and the MTP block.
+--data      writes all data: a few megabytes of random numbers, over and over.
+--small     keeps Pro's layers, experts and names, and so the number of tensors; the dimensions are
+            small and all data is there: 330 MB of random numbers that a model can be run with.
 
-The tokenizer is that of models/demo.  bench/bench_open.c reads both.
+The tokenizer is that of models/demo.  bench/bench_open.c reads the first and the third.
 """
+import argparse
 import array
 import json
 import math
@@ -23,12 +28,16 @@ import sys
 
 LAYERS, D, HEADS, HEAD, Q, GROUPS, O_RANK = 61, 7168, 128, 512, 1536, 16, 1024
 INTER, EXPERTS, USED, VOCAB, HASH = 3072, 384, 6, 129280, 3
-INDEX_HEADS, INDEX = 64, 128
+INDEX_HEADS, INDEX, INDEX_TOPK, SCALE = 64, 128, 1024, 2.5
 RATIOS = [128, 128] + [4, 128] * 29 + [4] + [0]
 WIDTH = {"I8": 1, "F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4, "I64": 8}
 N_TENSORS, N_BYTES = 145116, 864704792696
+FLASH = {"LAYERS": 43, "D": 4096, "HEADS": 64, "Q": 1024, "GROUPS": 8, "INTER": 2048,
+         "EXPERTS": 256, "INDEX_TOPK": 512, "SCALE": 1.5,
+         "RATIOS": [0, 0] + [4, 128] * 20 + [4] + [0], "N_TENSORS": 69187, "N_BYTES": 159609485896}
 SMALL = {"D": 128, "HEADS": 2, "HEAD": 128, "Q": 128, "GROUPS": 2, "O_RANK": 32, "INTER": 64,
          "VOCAB": 2048, "INDEX_HEADS": 2, "INDEX": 64}
+PATTERN = 1 << 20  # elements that --data repeats
 
 
 class Shard(dict):
@@ -132,8 +141,31 @@ def make_data(dtype, n, rng):
     return b"".join(bytes((0, b)) for b in high)  # BF16, 2^-7 to 2^-1
 
 
-def write_shard(path, shard, rng):
-    """Returns the bytes of its tensors; without `rng` the data is a hole."""
+class Random:
+    """Every element anew."""
+
+    def __init__(self):
+        self.rng = random.Random(4)
+
+    def write(self, f, dtype, n):
+        f.write(make_data(dtype, n, self.rng))
+
+
+class Pattern:
+    """The same elements of a dtype over and over."""
+
+    def __init__(self):
+        rng = random.Random(4)
+        self.data = {dtype: make_data(dtype, PATTERN, rng) for dtype in WIDTH}
+
+    def write(self, f, dtype, n):
+        for _ in range(n // PATTERN):
+            f.write(self.data[dtype])
+        f.write(self.data[dtype][:n % PATTERN * WIDTH[dtype]])
+
+
+def write_shard(path, shard, data):
+    """Returns the bytes of its tensors; without `data` they are a hole."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     counts = {}
     for name, (dtype, shape) in shard.items():
@@ -144,8 +176,9 @@ def write_shard(path, shard, rng):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        if rng:
-            f.writelines(make_data(dtype, counts[name], rng) for name, (dtype, _) in shard.items())
+        if data:
+            for name, (dtype, _) in shard.items():
+                data.write(f, dtype, counts[name])
         else:
             f.truncate(8 + len(text) + at)
     return at
@@ -158,10 +191,10 @@ def config():
         "num_key_value_heads": 1, "head_dim": HEAD, "qk_rope_head_dim": 64, "q_lora_rank": Q,
         "o_groups": GROUPS, "o_lora_rank": O_RANK, "moe_intermediate_size": INTER,
         "n_routed_experts": EXPERTS, "num_experts_per_tok": USED, "n_shared_experts": 1,
-        "num_hash_layers": HASH, "routed_scaling_factor": 2.5, "scoring_func": "sqrtsoftplus",
+        "num_hash_layers": HASH, "routed_scaling_factor": SCALE, "scoring_func": "sqrtsoftplus",
         "topk_method": "noaux_tc", "norm_topk_prob": True, "hidden_act": "silu",
         "swiglu_limit": 10.0, "index_n_heads": INDEX_HEADS, "index_head_dim": INDEX,
-        "index_topk": 1024, "compress_ratios": RATIOS, "sliding_window": 128,
+        "index_topk": INDEX_TOPK, "compress_ratios": RATIOS, "sliding_window": 128,
         "vocab_size": VOCAB, "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6,
         "rms_norm_eps": 1e-6, "rope_theta": 10000, "compress_rope_theta": 160000,
         "rope_scaling": {"type": "yarn", "factor": 16, "beta_fast": 32, "beta_slow": 1,
@@ -179,21 +212,38 @@ def write_json(folder, name, value):
         json.dump(value, f, indent=2)
 
 
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--flash", action="store_true")
+    size.add_argument("--small", action="store_true")
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--data", action="store_true")
+    parser.add_argument("folder", nargs="?")
+    return parser.parse_args()
+
+
+def set_size(o):
+    """Returns the folder to write."""
+    globals().update(SMALL if o.small else FLASH if o.flash else {})
+    if o.layers:
+        globals().update(LAYERS=o.layers, HASH=min(HASH, o.layers),
+                         RATIOS=RATIOS[:o.layers] + RATIOS[-1:])
+    return o.folder or ("build/pro-small" if o.small else "build/flash" if o.flash else "build/pro")
+
+
 def main():
-    is_small = "--small" in sys.argv[1:]
-    folders = [arg for arg in sys.argv[1:] if arg != "--small"]
-    folder = folders[0] if folders else "build/pro-small" if is_small else "build/pro"
-    if is_small:
-        globals().update(SMALL)
+    o = parse_arguments()
+    folder = set_size(o)
     os.makedirs(folder, exist_ok=True)
     shards, total, where = make_shards(), 0, {}
-    rng = random.Random(4) if is_small else None
+    data = Random() if o.small else Pattern() if o.data else None
     for i, shard in enumerate(shards, 1):
         name = f"model-{i:05}-of-{len(shards):05}.safetensors"
-        total += write_shard(os.path.join(folder, name), shard, rng)
+        total += write_shard(os.path.join(folder, name), shard, data)
         where.update(dict.fromkeys(shard, name))
-    if len(where) != N_TENSORS or (not is_small and total != N_BYTES):
-        sys.exit(f"make_pro_headers: {len(where)} tensors of {total} bytes: wanted {N_TENSORS} "
+    if not o.layers and (len(where) != N_TENSORS or (not o.small and total != N_BYTES)):
+        sys.exit(f"make_large: {len(where)} tensors of {total} bytes: wanted {N_TENSORS} "
                  f"of {N_BYTES}")
     write_json(folder, "model.safetensors.index.json",
                {"metadata": {"total_size": total}, "weight_map": where})
