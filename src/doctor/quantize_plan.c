@@ -139,6 +139,36 @@ static hd_status check_inputs(const hd_quantize *q, hd_error *err)
     return HD_OK;
 }
 
+static bool becomes_nvfp4(const hd_quantize *q, const hd_scanned *m)
+{
+    return m->format == HD_FMT_NVFP4 || hd_name_map_find(&q->by_name, m->name) >= 0;
+}
+
+/* No engine takes experts of two formats in one projection; the audit would say so in the end. */
+static hd_status check_experts(const hd_quantize *q, hd_error *err)
+{
+    const hd_audit_item *const items = q->source.items;
+    for (int64_t i = 1; i < q->source.used; i++) {
+        const hd_scanned *const a = &items[i - 1].what, *const b = &items[i].what;
+        if (!hd_audit_same_projection(a->name, b->name)) continue;
+        if (becomes_nvfp4(q, a) == becomes_nvfp4(q, b)) continue;
+        HD_FAIL(err, HD_ERR_INVALID, "of the experts %s and %s only one would be NVFP4", a->name,
+                b->name);
+    }
+    return HD_OK;
+}
+
+/* A config that describes what stays in the words of another quantizer cannot be added to. */
+static hd_status check_words(const hd_quantize *q, hd_error *err)
+{
+    const char *const method = hd_checkpoint_config(q->source.ck)->quant.method;
+    bool const is_known = !*method || strcmp(method, "fp8") == 0 || strcmp(method, "modelopt") == 0;
+    if (q->opt.to == HD_TO_NVFP4_EXPERTS && !is_known)
+        HD_FAIL(err, HD_ERR_UNSUPPORTED,
+                "config.json says quant_method \"%s\": wanted fp8, modelopt or none", method);
+    return HD_OK;
+}
+
 static hd_status choose(hd_quantize *q, hd_error *err)
 {
     for (int64_t i = 0; i < q->source.used; i++)
@@ -146,8 +176,10 @@ static hd_status choose(hd_quantize *q, hd_error *err)
     if (q->n_conversions == 0)
         HD_FAIL(err, HD_ERR_INVALID, "%s: nothing to convert (%s)", q->opt.source,
                 q->source.survey.family);
+    HD_TRY(check_words(q, err));
     HD_TRY(check_inputs(q, err));
     HD_TRY(name_conversions(q, err));
+    HD_TRY(check_experts(q, err));
     find_partners(q);
     return HD_OK;
 }

@@ -666,6 +666,12 @@ def test_refusals():
     refused(NVFP4, target, "--to", "nvfp4", want="NVFP4 already and has an input_scale")
     refused(OFFICIAL, target, "--to", "nvfp4", "--keep", "mtp.*",
             want=r"matrix mtp\.0\.\S+ is (FP8|MXFP4) and would stay so")
+    refused(OFFICIAL, target, "--to", "nvfp4-experts", "--keep", "*.experts.3.w2",
+            want=r"of the experts layers\.0\.ffn\.experts\.2\.w2 and \S+3\.w2 only one")
+    c = json.loads((OFFICIAL / "config.json").read_text())
+    c["quantization_config"]["quant_method"] = "compressed-tensors"
+    other = write(SCRATCH / "other-words", read(OFFICIAL), 1, c)
+    refused(other, target, "--to", "nvfp4-experts", want='quant_method "compressed-tensors"')
     assert not target.with_name("never.part").exists()
     for args in ([source], [source, target], [source, target, "--to", "int4"],
                  [source, target, "--to", "nvfp4", "--window", "5"],
