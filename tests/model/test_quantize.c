@@ -177,8 +177,8 @@ static void sees_every_matrix(void **state)
     for (int32_t i = 0; i < 300; i++) ids[i] = i == 0 ? 0 : i * 37 % 2000 + 3;
     int32_t const             lengths[] = {150, 150};
     hd_calibration_text const text = {ids, lengths, 2};
-    hd_options const          o = {
-                 .model = SOURCE, .act = HD_ACT_EXACT, .chunk = 150, .max_tokens = 150, .has_mtp = true};
+    hd_options                o = {.model = SOURCE, .act = HD_ACT_EXACT, .has_mtp = true};
+    o.chunk = o.max_tokens = 150;
     if (hd_engine_open(&e, &o, &err) != HD_OK) fail_msg("%s", err.message);
     assert_int_equal(hd_audit_side_open(&s.side, SOURCE, NULL, &err), HD_OK);
     assert_non_null(s.is_seen = calloc((size_t)s.side.used, sizeof *s.is_seen));

@@ -81,7 +81,7 @@ static int hold_in_child(const char *path)
     if (child == 0) {
         int             fd;
         hd_status const s = hd_folder_hold(&fd, path, NULL);
-        _exit(s);
+        _exit((int)s);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
