@@ -112,7 +112,7 @@ static bool fail_one(const fixture *f, void (*fail_at)(int64_t n), int64_t n, hd
 }
 
 /* The first ones, which open and plan, one by one; of the many that write only some. */
-static int64_t next_of(int64_t n) { return n < 120 ? n + 1 : n + 61; }
+static int64_t next_of(int64_t n) { return n < 60 ? n + 1 : n + 97; }
 
 static void fail_all(void (*fail_at)(int64_t n), hd_status code)
 {
@@ -133,7 +133,7 @@ static void fail_all(void (*fail_at)(int64_t n), hd_status code)
         assert_true(digest_folder(f.target) == want);
         assert_false(is_there(f.work));
     }
-    assert_true(n > 120);
+    assert_true(n > 60);
     close_fixture(&f);
 }
 
