@@ -22,7 +22,7 @@ static hd_engine      engine;
 static hd_session     session;
 static int32_t        tokens[N_TOKENS];
 static char           folder[] = "/tmp/hadal-fuzz-XXXXXX";
-static hd_prefix_disk names = {.lock = -1}; /* for paths only */
+static hd_prefix_disk names; /* for paths only */
 
 static void bind_caches(hd_arena *arena)
 {
@@ -30,13 +30,7 @@ static void bind_caches(hd_arena *arena)
         hd_cache_bind(&caches[l], &engine.model.shape, ratios[l], arena);
 }
 
-static void remove_folder(void)
-{
-    char path[sizeof folder + 8];
-    snprintf(path, sizeof path, "%s/lock", folder);
-    unlink(path);
-    rmdir(folder);
-}
+static void remove_folder(void) { rmdir(folder); }
 
 static void open_engine(void)
 {

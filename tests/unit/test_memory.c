@@ -503,48 +503,6 @@ static void lists_folders(void **state)
     assert_non_null(strstr(err.message, folder.path));
 }
 
-static hd_status make_once(void *user, hd_error *err) { return hd_file_make_folder(user, err); }
-
-static hd_status lock_once(void *user, hd_error *err)
-{
-    int fd = -1;
-    HD_TRY(hd_file_lock(&fd, user, err));
-    hd_file_unlock(fd);
-    return HD_OK;
-}
-
-static hd_status remove_once(void *user, hd_error *err) { return hd_file_remove(user, err); }
-
-static void makes_folders_and_locks(void **state)
-{
-    temp_folder folder;
-    hd_error    err = {0};
-    char        inner[256], lock[256];
-    int         fd, other;
-    (void)state;
-    temp_folder_make(&folder);
-    temp_folder_path(&folder, "inner", inner, sizeof inner);
-    temp_folder_path(&folder, "lock", lock, sizeof lock);
-    /* making it and, as it is there the second time, looking at it */
-    assert_int_equal(
-        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, make_once, NULL, inner}), 1);
-    assert_int_equal(
-        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, make_once, NULL, inner}), 2);
-    assert_int_equal(
-        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, lock_once, NULL, lock}), 2);
-    assert_int_equal(hd_file_make_folder(lock, &err), HD_ERR_IO); /* a file */
-    assert_int_equal(hd_file_lock(&fd, lock, &err), HD_OK);
-    assert_int_equal(hd_file_lock(&other, lock, &err), HD_ERR_IO);
-    assert_non_null(strstr(err.message, "in use by another process"));
-    hd_file_unlock(fd);
-    assert_int_equal(lock_once(lock, &err), HD_OK);
-    assert_int_equal(
-        fail_each(&(fail_each_call){hd_file_fail_at, HD_ERR_IO, remove_once, NULL, lock}), 1);
-    assert_int_equal(hd_file_remove(lock, &err), HD_OK); /* gone already */
-    assert_int_equal(rmdir(inner), 0);
-    temp_folder_remove(&folder);
-}
-
 static void reads_in_pieces(void **state)
 {
     temp_folder    folder;
@@ -591,7 +549,6 @@ int main(void)
         cmocka_unit_test(maps_files),
         cmocka_unit_test(looks_at_paths),
         cmocka_unit_test(lists_folders),
-        cmocka_unit_test(makes_folders_and_locks),
         cmocka_unit_test(reads_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
