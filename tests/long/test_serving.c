@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "../support/batch_run.h"
-#include "../support/fake_grammar.h"
 
 #define N_KINDS  97
 #define N_FLYING 24 /* requests in the batch at a time */

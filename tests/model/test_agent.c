@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "../support/batch_run.h"
-#include "../support/fake_grammar.h"
 
 #define LONGEST  4096
 #define N_TURNS  40

@@ -1,7 +1,6 @@
 /* Many answers at once: each has the bits that it would have alone, whoever else is there, comes or
  * goes, and however many threads share the work. */
 #include "../support/batch_run.h"
-#include "../support/fake_grammar.h"
 
 #define N_OTHERS 50
 #define N        (N_OTHERS + 1)

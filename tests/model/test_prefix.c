@@ -9,7 +9,6 @@
 
 #include "../support/batch_run.h"
 #include "../support/fail_each.h"
-#include "../support/fake_grammar.h"
 #include "base/file.h"
 
 #define LONGEST 700
