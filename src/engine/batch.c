@@ -88,6 +88,7 @@ static hd_status open_parts(hd_batch *b, hd_error *err)
     HD_TRY(check_keeping(&b->options, err));
     HD_TRY(alloc_lists(b, err));
     HD_TRY(open_prefix(b, err));
+    hd_batch_count_kept(b);
     for (; b->n_idle < b->engine->options.n_sessions; b->n_idle++)
         HD_TRY(hd_session_open(&b->sessions[b->n_idle], b->engine, err));
     return HD_OK;

@@ -106,6 +106,8 @@ bool hd_job_keep_at(hd_job *j, int32_t at);
 
 /* Ends a job that runs, or that is in no list any more, and frees it. */
 void hd_batch_end(hd_batch *b, hd_job *j);
+/* Takes over what was kept and written since, into the counts. */
+void hd_batch_count_kept(hd_batch *b);
 /* Ends all that runs or waits. */
 void hd_batch_end_all(hd_batch *b, const hd_error *why);
 

@@ -300,22 +300,26 @@ static void take_results(hd_batch *b)
 
 /* ---- the pass ---- */
 
-static void count_kept(hd_batch_stats *s, const hd_prefix_counts *c)
+static void count_pass(hd_batch *b)
 {
+    pthread_mutex_lock(&b->lock);
+    b->stats.n_passes++;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void hd_batch_count_kept(hd_batch *b)
+{
+    if (!b->prefix) return;
+    hd_prefix_settle(b->prefix);
+    const hd_prefix_counts *const c = &b->prefix->counts;
+    pthread_mutex_lock(&b->lock);
+    hd_batch_stats *const s = &b->stats;
     s->kept_states = c->states;
     s->kept_bytes = c->bytes;
     s->disk_states = c->disk_states;
     s->disk_bytes = c->disk_bytes;
     s->n_evicted = c->n_evicted;
     s->n_damaged = c->n_damaged;
-}
-
-static void count_pass(hd_batch *b)
-{
-    if (b->prefix) hd_prefix_settle(b->prefix);
-    pthread_mutex_lock(&b->lock);
-    b->stats.n_passes++;
-    if (b->prefix) count_kept(&b->stats, &b->prefix->counts);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -348,9 +352,11 @@ hd_status hd_batch_step(hd_batch *b, bool *is_idle, hd_error *err)
     begin_jobs(b);
     list_rows(b);
     *is_idle = b->n_rows == 0;
-    if (*is_idle) return HD_OK;
-    if (run_rows(b, &why) != HD_OK) return fail_pass(b, &why, err);
-    take_results(b);
-    count_pass(b);
+    if (!*is_idle) {
+        if (run_rows(b, &why) != HD_OK) return fail_pass(b, &why, err);
+        take_results(b);
+        count_pass(b);
+    }
+    hd_batch_count_kept(b);
     return HD_OK;
 }

@@ -426,11 +426,11 @@ static void test_restart(void **state)
     hd_engine_close(e);
     e = open_kept();
     b = open_folder(e, 0);
-    step(b);
+    assert_true(stats_of(b).disk_states >= 3);
+    assert_int_equal(stats_of(b).kept_states, 0);
     heard warm = ask(b, prompt, make_prompt(prompt, 600, 9, 1));
     expect_same(&cold, &warm, 0, "restarted");
     assert_int_equal(warm.end.n_cached, 599);
-    assert_true(stats_of(b).disk_states >= 3);
     assert_int_equal(stats_of(b).n_damaged, 0);
     warm = ask(b, prompt, n); /* from memory now */
     expect_same(&cold, &warm, 0, "restarted, again");
