@@ -92,7 +92,8 @@ has_venv()
     cmp -s tests/requirements.txt build/venv/requirements.txt &&
         build/venv/bin/python3 - <<'END'
 import importlib.util, sys
-sys.exit(not all(map(importlib.util.find_spec, ("numpy", "safetensors", "tokenizers", "openai"))))
+names = "jsonschema numpy openai safetensors tokenizers"
+sys.exit(not all(map(importlib.util.find_spec, names.split())))
 END
 }
 

@@ -49,14 +49,16 @@ static void begin_state(maker *m, bool accepts)
     if (!m->dfa->states.failed) m->dfa->n++;
 }
 
-/* Adds an edge to the state begun last; one that goes on where the last ended joins it. */
+/* Adds an edge to the state begun last; one that goes on where the last ended joins it, unless it
+ * is a call: those are one rule each. */
 static void add_edge(maker *m, const hd_dfa_edge *e)
 {
     hd_dfa *const d = m->dfa;
     if (d->states.failed || d->edges.failed) return;
     hd_dfa_state *const state = hd_dfa_states(d) + d->n - 1;
     hd_dfa_edge *const  last = state->n ? hd_dfa_edges(d) + state->first + state->n - 1 : NULL;
-    if (last && last->hi + 1 == e->lo && last->to == e->to && last->flags == e->flags) {
+    bool const is_next = last && last->hi + 1 == e->lo && e->hi < HD_LABEL_CALL;
+    if (is_next && last->to == e->to && last->flags == e->flags) {
         last->hi = e->hi;
         return;
     }

@@ -67,6 +67,18 @@ static hd_status write_comma(list *l, uint32_t from, uint32_t to, uint32_t flags
     return hd_space_write(l->c, behind, to);
 }
 
+/* Not even white space comes in front of a bracket that may not come yet. */
+static hd_status write_closing_space(list *l, uint32_t from, uint32_t to)
+{
+    uint32_t space;
+    HD_TRY(hd_compiler_rule(l->c, HD_RULE_SPACE, NULL, 0, &space));
+    uint32_t const label = HD_LABEL_CALL + space;
+    hd_nfa_edge_add(&l->c->nfa, from,
+                    &(hd_nfa_edge){.lo = label, .hi = label, .to = to, .flags = HD_EDGE_ENOUGH});
+    hd_nfa_skip(&l->c->nfa, from, to);
+    return HD_OK;
+}
+
 /* Any number of items that are alike, from `before` on: with one comma fewer than items. */
 static hd_status write_rest(list *l, size_t n_prefix, uint32_t before, hd_rule_shape *shape)
 {
@@ -77,7 +89,7 @@ static hd_status write_rest(list *l, size_t n_prefix, uint32_t before, hd_rule_s
     shape->max = l->max == HD_COUNT_ANY ? HD_COUNT_ANY : l->max - first;
     HD_TRY(write_item(l, n_prefix, before, behind));
     HD_TRY(write_comma(l, behind, before, HD_EDGE_COUNT));
-    HD_TRY(hd_space_write(l->c, behind, close));
+    HD_TRY(write_closing_space(l, behind, close));
     hd_nfa_edge_add(
         n, close, &(hd_nfa_edge){.lo = ']', .hi = ']', .to = HD_NFA_END, .flags = HD_EDGE_ENOUGH});
     return HD_OK;
