@@ -36,8 +36,9 @@ typedef enum hd_rule_kind {
 /* A schema object of the document, or a boolean that stands for one. */
 typedef struct hd_schema {
     const json_object *json;
-    const char        *path;  /* owned by the pool */
-    int                color; /* while circles of references are looked for */
+    const char        *path;    /* owned by the pool */
+    int                color;   /* while circles of references are looked for */
+    bool               is_bare; /* says nothing of the value but by other schemas */
 } hd_schema;
 
 /* Names that the markup of calls uses; see tokenizer/chat.h. */

@@ -57,7 +57,7 @@ static void add_edge(maker *m, const hd_dfa_edge *e)
     if (d->states.failed || d->edges.failed) return;
     hd_dfa_state *const state = hd_dfa_states(d) + d->n - 1;
     hd_dfa_edge *const  last = state->n ? hd_dfa_edges(d) + state->first + state->n - 1 : NULL;
-    bool const is_next = last && last->hi + 1 == e->lo && e->hi < HD_LABEL_CALL;
+    bool const          is_next = last && last->hi + 1 == e->lo && e->hi < HD_LABEL_CALL;
     if (is_next && last->to == e->to && last->flags == e->flags) {
         last->hi = e->hi;
         return;
@@ -128,6 +128,7 @@ static bool gather_leaving(maker *m, uint32_t number)
             hd_buffer_add(&m->cuts, cuts, sizeof cuts);
         }
     }
+    if (m->leaving.failed || m->cuts.failed) return false;
     size_t const n_leaving = m->leaving.used / sizeof(hd_nfa_edge);
     if (n_leaving) qsort(m->leaving.data, n_leaving, sizeof(hd_nfa_edge), compare_leaving);
     if (n_leaving) qsort(m->cuts.data, n_leaving * 2, sizeof(uint32_t), compare_numbers);

@@ -101,12 +101,11 @@ static hd_status meet_with(expander *e, const hd_parts *p, const json_object *mo
     return meet(e, &next);
 }
 
-static hd_status meet_reference(expander *e, const hd_parts *p, uint32_t at)
+static hd_status meet_reference(expander *e, const hd_parts *p, const hd_schema *s)
 {
-    const hd_schema *const s = hd_compiler_schema(e->c, p->part[at].schema);
-    hd_buffer              path = {0};
-    const json_object     *target = NULL;
-    hd_status const        status = hd_schema_resolve(e->c, s->json, s->path, &path, &target);
+    hd_buffer          path = {0};
+    const json_object *target = NULL;
+    hd_status const    status = hd_schema_resolve(e->c, s->json, s->path, &path, &target);
     hd_buffer_free(&path);
     return status == HD_OK ? meet_with(e, p, target) : status;
 }
@@ -126,14 +125,31 @@ static hd_status meet_any(expander *e, const hd_parts *p, const json_object *lis
     return HD_OK;
 }
 
+/* A schema of which all that it says was replaced is left out: so ways to the same alternative
+ * meet. */
+static void leave_out(const hd_compiler *c, hd_parts *p, uint32_t at)
+{
+    const hd_schema *const s = hd_compiler_schema(c, p->part[at].schema);
+    bool                   is_done = s->is_bare;
+    for (int i = 0; i < 4; i++)
+        if (!(p->part[at].used & applicators[i].used) &&
+            hd_json_member(s->json, applicators[i].name))
+            is_done = false;
+    if (!is_done) return;
+    memmove(p->part + at, p->part + at + 1, (p->n - at - 1) * sizeof *p->part);
+    p->n--;
+}
+
 static hd_status replace(expander *e, const hd_parts *p, uint32_t at, const applicator *a)
 {
     hd_parts           next = *p;
     const json_object *list = hd_json_member(hd_part_json(e->c, p, at), a->name);
     HD_TRY(copy_parts(e->c, p, &next));
     next.part[at].used |= a->used;
+    hd_schema const s = *hd_compiler_schema(e->c, next.part[at].schema);
+    leave_out(e->c, &next, at);
     switch (a->used) {
-    case HD_USED_REF: return meet_reference(e, &next, at);
+    case HD_USED_REF: return meet_reference(e, &next, &s);
     case HD_USED_ALL: return meet_all(e, &next, list);
     default: return meet_any(e, &next, list);
     }

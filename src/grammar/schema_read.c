@@ -328,17 +328,36 @@ static hd_status check_keyword(const place *p, form f, const json_object *v,
     return HD_OK;
 }
 
-/* Keywords that nobody defined say nothing, as the standard has it. */
-static hd_status check_schema(hd_compiler *c, const hd_schema *s)
+static const keyword *find_keyword(const char *name)
 {
-    if (!json_object_is_type(s->json, json_type_object)) return HD_OK;
-    json_object_object_foreach(s->json, key, value)
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++)
+        if (strcmp(keywords[i].name, name) == 0) return &keywords[i];
+    return NULL;
+}
+
+static bool is_bare(const keyword *k)
+{
+    static const char *const names[] = {"$ref", "allOf", "anyOf", "oneOf", "$defs", "definitions"};
+    for (int i = 0; i < 6; i++)
+        if (strcmp(k->name, names[i]) == 0) return true;
+    return false;
+}
+
+/* Keywords that nobody defined say nothing, as the standard has it. */
+static hd_status check_schema(hd_compiler *c, uint32_t number)
+{
+    hd_schema const s = *hd_compiler_schema(c, number);
+    bool            says_more = false;
+    if (!json_object_is_type(s.json, json_type_object)) return HD_OK;
+    json_object_object_foreach(s.json, key, value)
     {
-        place const p = {c, s->path, key};
-        for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++)
-            if (strcmp(keywords[i].name, key) == 0)
-                HD_TRY(check_keyword(&p, keywords[i].form, value, s->json));
+        place const          p = {c, s.path, key};
+        const keyword *const k = find_keyword(key);
+        if (!k) continue;
+        HD_TRY(check_keyword(&p, k->form, value, s.json));
+        says_more = says_more || !is_bare(k);
     }
+    hd_compiler_schema(c, number)->is_bare = !says_more;
     return HD_OK;
 }
 
@@ -399,10 +418,7 @@ hd_status hd_compiler_read(hd_compiler *c, const json_object *json, const char *
     c->root = json;
     c->root_path = hd_compiler_text(c, "%s", path);
     HD_TRY(add_schema(&p, json, c->root_path));
-    for (uint32_t i = first; i < c->pointers.n; i++) {
-        hd_schema const s = *hd_compiler_schema(c, i);
-        HD_TRY(check_schema(c, &s));
-    }
+    for (uint32_t i = first; i < c->pointers.n; i++) HD_TRY(check_schema(c, i));
     for (uint32_t i = first; i < c->pointers.n; i++) HD_TRY(check_circle(c, i, 0));
     return HD_OK;
 }
