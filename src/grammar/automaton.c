@@ -265,35 +265,52 @@ static const char_form char_forms[] = {
     {4, {0xF4, 0x80, 0x80, 0x80}, {0xF4, 0x8F, 0xBF, 0xBF}},
 };
 
-/* Whether all characters of a form lead from `at`, behind its first `i` bytes, to `home`. */
-static bool leads_home(const hd_automaton *a, const char_form *form, uint32_t i, uint32_t at,
-                       uint32_t home)
+typedef struct text_check {
+    const hd_automaton *a;
+    uint32_t            home;  /* where the first character led; UNSETTLED: none yet */
+    uint32_t            flags; /* of its first byte */
+} text_check;
+
+/* Whether all characters of a form lead from `at`, behind its first `i` bytes, to one home, with
+ * the same flags on their first bytes. */
+static bool leads_home(text_check *t, const char_form *form, uint32_t i, uint32_t at)
 {
-    uint32_t last = UINT32_MAX; /* where the byte before led */
-    if (i == form->n || i == sizeof form->lo) return at == home;
+    uint32_t last = UNSETTLED; /* where the byte before led */
+    if (i == form->n || i == sizeof form->lo) {
+        if (t->home == UNSETTLED) t->home = at;
+        return at == t->home;
+    }
     for (uint32_t c = form->lo[i]; c <= form->hi[i]; c++) {
         if (!hd_is_plain_byte(c)) continue;
-        const hd_dfa_edge *const e = hd_automaton_find(a, hd_automaton_states(a) + at, c);
-        if (!e || e->flags & ~(uint32_t)HD_EDGE_COUNT) return false;
+        const hd_dfa_edge *const e = hd_automaton_find(t->a, hd_automaton_states(t->a) + at, c);
+        if (e && i == 0 && t->home == UNSETTLED) t->flags = e->flags;
+        if (!e || e->flags != (i ? 0 : t->flags)) return false;
         if (e->to == last) continue;
         last = e->to;
-        if (!leads_home(a, form, i + 1, last, home)) return false;
+        if (!leads_home(t, form, i + 1, last)) return false;
     }
     return true;
 }
 
-static bool is_text(const hd_automaton *a, uint32_t state)
+/* Where plain text leads in one character, if it all leads to one state that does not accept. */
+static bool find_home(const hd_automaton *a, uint32_t state, text_check *out)
 {
-    if (hd_automaton_states(a)[state].accepts) return false;
+    *out = (text_check){.a = a, .home = UNSETTLED};
+    if (!hd_automaton_states(a)[state].row || hd_automaton_states(a)[state].accepts) return false;
     for (size_t i = 0; i < sizeof char_forms / sizeof char_forms[0]; i++)
-        if (!leads_home(a, &char_forms[i], 0, state, state)) return false;
-    return true;
+        if (!leads_home(out, &char_forms[i], 0, state)) return false;
+    return !(out->flags & ~(uint32_t)HD_EDGE_COUNT);
 }
 
 static void mark_text(hd_automaton *a)
 {
-    for (uint32_t s = 0; s < a->n_states; s++)
-        if (hd_automaton_states(a)[s].row) hd_automaton_states(a)[s].is_text = is_text(a, s);
+    for (uint32_t s = 0; s < a->n_states; s++) {
+        hd_rule_state *const state = hd_automaton_states(a) + s;
+        text_check           here, there;
+        if (!find_home(a, s, &here) || !find_home(a, here.home, &there)) continue;
+        state->is_text = there.home == here.home && there.flags == here.flags;
+        state->counts_text = here.flags & HD_EDGE_COUNT;
+    }
 }
 
 hd_status hd_automaton_finish(hd_automaton *a, hd_error *err)

@@ -34,7 +34,9 @@ typedef struct hd_rule_state {
     uint32_t height;   /* fewest containers within each other from here to the rule's end */
     uint32_t row;      /* its table by byte, plus 1; 0: none */
     bool     accepts;
-    bool     is_text; /* each character that stands for itself everywhere leads back here */
+    bool     is_text; /* any plain text leads on: all its characters lead to one state, and stay
+                         there; none of both accepts */
+    bool counts_text; /* each character is one more */
 } hd_rule_state;
 
 /* Bytes of characters that are never part of the markup around text, in JSON or calls. */

@@ -81,7 +81,8 @@ static hd_status open_grammar(hd_grammar *g, const hd_grammar_options *opt, hd_e
     const hd_token_trie *trie;
     HD_TRY(hd_tokenizer_trie(&trie, g->t, err));
     HD_TRY(compile_text(g, opt, err));
-    return hd_views_open(&g->views, &g->a, trie, hd_tokenizer_vocab(g->t), err);
+    hd_views_open(&g->views, &g->a, trie, hd_tokenizer_vocab(g->t));
+    return HD_OK;
 }
 
 hd_status hd_grammar_open(hd_grammar **out, const hd_tokenizer *t, const hd_grammar_options *opt,

@@ -176,6 +176,7 @@ static hd_status start_others(reader *r)
     hd_dfa_free(&any);
     hd_dfa_free(&named);
     m->n_others = 1;
+    m->others[0].is_any = m->n == 0;
     return status;
 }
 
@@ -197,6 +198,7 @@ static hd_status split_kind(reader *r, uint32_t kind, uint32_t at)
                          "%s.patternProperties: more than %d kinds of names", path, MAX_OTHERS);
     if (status == HD_OK && is_split) {
         hd_dfa_free(&old->names);
+        old->is_any = false;
         old->names = without;
         r->matched[m->n_others] = r->matched[kind] | 1u << at;
         m->others[m->n_others++].names = with;
@@ -243,6 +245,7 @@ static hd_status narrow_by(reader *r, const hd_dfa *language)
             hd_dfa_combine(&both, &m->others[i].names, language, HD_DFA_BOTH, path, r->c->err);
         hd_dfa_free(&m->others[i].names);
         m->others[i].names = both;
+        m->others[i].is_any = false;
         HD_TRY(status);
     }
     return HD_OK;

@@ -36,7 +36,7 @@ static hd_status write_other(object *o, const hd_others *other, uint32_t from, u
 {
     uint32_t const behind = hd_nfa_state(&o->c->nfa), any[] = {0, HD_COUNT_ANY};
     uint32_t       rule;
-    if (other->names.n == 1 && o->members->n == 0) {
+    if (other->is_any) {
         HD_TRY(hd_compiler_rule(o->c, HD_RULE_TEXT, any, 2, &rule));
         hd_nfa_call(&o->c->nfa, from, rule, behind);
     } else

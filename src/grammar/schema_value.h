@@ -64,7 +64,8 @@ typedef struct hd_member {
 
 /* Any other members: their names are those of a language. */
 typedef struct hd_others {
-    hd_dfa   names; /* owned by whoever holds the struct; UTF-8 */
+    hd_dfa   names;  /* owned by whoever holds the struct; UTF-8 */
+    bool     is_any; /* all names */
     hd_parts value;
 } hd_others;
 

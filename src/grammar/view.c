@@ -62,7 +62,7 @@ static void walk_below(walker *w, uint32_t node)
     ends[0] = w->trie->skip[node];
     for (uint32_t i = node + 1; i < ends[0];) {
         while (i >= ends[depth]) depth--;
-        bool const is_known = w->view->is_text && w->trie->is_plain[i];
+        bool const is_known = w->view->text_room && w->trie->is_plain[i];
         if (!is_known && enter(w, i, depth + 1))
             depth++, i++;
         else
@@ -79,17 +79,28 @@ static bool reads_plain(const hd_automaton *a, const hd_rule_state *s)
     return false;
 }
 
-/* Whether the run stands in text: then plain tokens are allowed, all and without exits. */
-static bool stands_in_text(const walker *w, const hd_place *place)
+/* How many characters of plain text may come: as many as a token can have if more, 0 when the run
+ * does not stand in text.  All plain tokens that are short enough are allowed then, and none of
+ * them has an exit. */
+static uint32_t find_text_room(const walker *w)
 {
-    const hd_run *const        run = &w->walk->run;
-    const hd_rule_state *const states = hd_automaton_states(run->a);
-    const hd_run_mark *const   m = &w->walk->marks[0];
-    bool const                 is_far = place->room > w->trie->max_bytes;
-    if (m->n == 0 || !is_far || !states[place->state].is_text) return false;
-    for (uint32_t i = 1; i < m->n; i++)
-        if (reads_plain(run->a, states + hd_run_threads(run)[m->first + i].state)) return false;
-    return true;
+    const hd_run *const run = &w->walk->run;
+    const hd_run_mark  *m = &w->walk->marks[0];
+    const hd_thread    *text = NULL;
+    for (uint32_t i = m->first; i < m->first + m->n; i++) {
+        const hd_thread *const     t = hd_run_threads(run) + i;
+        const hd_rule_state *const s = hd_automaton_states(run->a) + t->state;
+        if (s->is_text && !text)
+            text = t;
+        else if (reads_plain(run->a, s))
+            return 0;
+    }
+    if (!text) return 0;
+    const hd_rule_state *const s = hd_automaton_states(run->a) + text->state;
+    uint32_t const             max = hd_automaton_rules(run->a)[s->rule].shape.max;
+    bool const                 is_far =
+        !s->counts_text || max == HD_COUNT_ANY || max - text->count > w->trie->max_bytes;
+    return is_far ? w->trie->max_bytes : max - text->count;
 }
 
 static void walk_all(walker *w, uint32_t count)
@@ -102,7 +113,7 @@ static void walk_all(walker *w, uint32_t count)
     hd_run_mark *const    m = &w->walk->marks[0];
     *m = hd_run_begin(&w->walk->run, view->place.state, count, view->place.depth);
     hd_run_close(&w->walk->run, m);
-    view->is_text = !inner && stands_in_text(w, &view->place);
+    view->text_room = inner ? 0 : find_text_room(w);
     for (size_t i = 0; i < n; i++) {
         if (m->has_end) add_exit(w, from[i]);
         walk_below(w, from[i]);
@@ -126,12 +137,22 @@ static void set_bits(uint32_t *mask, const hd_buffer *ids)
     for (size_t i = 0; i < ids->used / sizeof *id; i++) mask[id[i] / 32] |= 1u << id[i] % 32;
 }
 
-static bool ids_to_mask(hd_view *view, uint32_t n_words)
+/* Where there is not room for every token, the plain ones that are short enough. */
+static void add_short_plain(uint32_t *mask, const hd_view *view, const hd_token_trie *t)
 {
-    if (view->ids.used < MANY_IDS * sizeof(int32_t)) return true;
-    view->mask = hd_memory_alloc((size_t)n_words * sizeof *view->mask);
+    uint32_t const n = t->plain_until[view->text_room];
+    for (uint32_t i = 0; i < n; i++) mask[t->plain[i] / 32] |= 1u << t->plain[i] % 32;
+}
+
+static bool ids_to_mask(hd_view *view, const hd_views *v)
+{
+    view->is_text = view->text_room == v->trie->max_bytes;
+    bool const is_short = view->text_room && !view->is_text;
+    if (!is_short && view->ids.used < MANY_IDS * sizeof(int32_t)) return true;
+    view->mask = hd_memory_alloc((size_t)v->n_words * sizeof *view->mask);
     if (!view->mask) return false;
     set_bits(view->mask, &view->ids);
+    if (is_short) add_short_plain(view->mask, view, v->trie);
     hd_buffer_free(&view->ids);
     return true;
 }
@@ -144,29 +165,19 @@ static size_t view_bytes(const hd_views *v, const hd_view *view)
 
 static void use_view(const hd_views *v, const hd_view *view, uint32_t *mask)
 {
-    for (uint32_t i = 0; view->is_text && i < v->n_words; i++) mask[i] |= v->plain[i];
+    for (uint32_t i = 0; view->is_text && i < v->n_words; i++) mask[i] |= v->trie->plain_mask[i];
     for (uint32_t i = 0; view->mask && i < v->n_words; i++) mask[i] |= view->mask[i];
     set_bits(mask, &view->ids);
 }
 
 /* ---- the table ---- */
 
-hd_status hd_views_open(hd_views *v, const hd_automaton *a, const hd_token_trie *trie,
-                        int32_t n_vocab, hd_error *err)
+void hd_views_open(hd_views *v, const hd_automaton *a, const hd_token_trie *trie, int32_t n_vocab)
 {
     v->a = a;
     v->trie = trie;
     v->n_words = ((uint32_t)n_vocab + 31) / 32;
     pthread_mutex_init(&v->lock, NULL);
-    v->plain = hd_memory_alloc(v->n_words * sizeof *v->plain);
-    if (!v->plain)
-        HD_FAIL(err, HD_ERR_MEMORY, "grammar: no memory for masks of %d tokens", n_vocab);
-    for (uint32_t i = 1; i < trie->n; i = trie->is_plain[i] ? trie->skip[i] : i + 1) {
-        if (!trie->is_plain[i]) continue;
-        for (uint32_t k = i; k < trie->skip[i]; k++)
-            if (trie->token[k] >= 0) v->plain[trie->token[k] / 32] |= 1u << trie->token[k] % 32;
-    }
-    return HD_OK;
 }
 
 void hd_views_close(hd_views *v)
@@ -177,7 +188,6 @@ void hd_views_close(hd_views *v)
             v->slots[i] = view->next;
             free_view(view);
         }
-    hd_memory_free(v->plain);
     if (v->a) pthread_mutex_destroy(&v->lock);
 }
 
@@ -256,7 +266,7 @@ static hd_status make_view(asker *a, hd_view **out, const hd_view *inner, const 
         view->place = *place;
         walk_all(&(walker){a->views->trie, a->walk, view}, count);
         status = hd_run_check(&a->walk->run, a->err);
-        if (view->ids.failed || view->exits.failed || !ids_to_mask(view, a->views->n_words))
+        if (view->ids.failed || view->exits.failed || !ids_to_mask(view, a->views))
             status = HD_ERR_MEMORY;
     }
     if (status == HD_ERR_MEMORY) hd_error_set(a->err, status, -1, "grammar: no memory for a mask");

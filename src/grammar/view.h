@@ -28,11 +28,12 @@ typedef struct hd_view {
     const struct hd_view *inner; /* the one whose exits it walks on from; NULL: none */
     struct hd_view       *next;  /* in its slot */
     hd_place              place;
-    bool                  is_kept; /* in the table */
-    bool                  is_text; /* all plain tokens, too */
-    hd_buffer             ids;     /* int32_t: the tokens, unless they are many */
-    uint32_t             *mask;    /* [n_words] owned; the tokens; NULL: in ids */
-    hd_buffer             exits;   /* uint32_t: nodes of the trie, ascending */
+    bool                  is_kept;   /* in the table */
+    uint32_t              text_room; /* characters of plain text that it takes, up to a token's */
+    bool                  is_text;   /* all plain tokens, too */
+    hd_buffer             ids;       /* int32_t: the tokens, unless they are many */
+    uint32_t             *mask;      /* [n_words] owned; the tokens; NULL: in ids */
+    hd_buffer             exits;     /* uint32_t: nodes of the trie, ascending */
 } hd_view;
 
 #define HD_VIEW_SLOTS     4096u
@@ -43,16 +44,13 @@ typedef struct hd_views {
     const hd_automaton  *a;
     const hd_token_trie *trie;
     uint32_t             n_words; /* of a mask */
-    uint32_t            *plain;   /* [n_words] owned: the tokens that are plain text */
     pthread_mutex_t      lock;    /* of what follows */
     hd_view             *slots[HD_VIEW_SLOTS];
     size_t               bytes;
 } hd_views;
 
-/* owns     the caller closes *v, also after a failure */
-hd_status hd_views_open(hd_views *v, const hd_automaton *a, const hd_token_trie *trie,
-                        int32_t n_vocab, hd_error *err);
-void      hd_views_close(hd_views *v);
+void hd_views_open(hd_views *v, const hd_automaton *a, const hd_token_trie *trie, int32_t n_vocab);
+void hd_views_close(hd_views *v);
 
 /* What a walk needs; of one thread at a time. */
 typedef struct hd_walk {

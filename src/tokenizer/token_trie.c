@@ -123,6 +123,45 @@ static void mark_plain(hd_token_trie *t, const hd_vocab *v)
     }
 }
 
+static size_t count_characters(const hd_vocab *v, int32_t id)
+{
+    size_t            bytes, n = 0;
+    const char *const s = hd_vocab_token(v, id, &bytes);
+    for (size_t i = 0; i < bytes; i++) n += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Sorts by counting.  `until` is first shifted by one, and filling shifts it back. */
+static void sort_plain(hd_token_trie *t, const hd_vocab *v)
+{
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->token[i] >= 0 && is_plain_token(v, t->token[i]))
+            t->plain_until[count_characters(v, t->token[i])]++;
+    for (uint32_t k = 0; k <= t->max_bytes; k++) {
+        uint32_t const n = t->plain_until[k];
+        t->plain_until[k] = total;
+        total += n;
+    }
+    for (uint32_t i = 0; i < t->n; i++) {
+        int32_t const id = t->token[i];
+        if (id < 0 || !is_plain_token(v, id)) continue;
+        t->plain[t->plain_until[count_characters(v, id)]++] = id;
+        t->plain_mask[id / 32] |= 1u << id % 32;
+    }
+}
+
+static hd_status list_plain(hd_token_trie *t, const hd_vocab *v, hd_error *err)
+{
+    t->plain = hd_pool_alloc(&t->pool, (size_t)v->n * sizeof *t->plain);
+    t->plain_mask = hd_pool_alloc(&t->pool, ((size_t)v->n + 31) / 32 * sizeof *t->plain_mask);
+    t->plain_until = hd_pool_alloc(&t->pool, ((size_t)t->max_bytes + 1) * sizeof *t->plain_until);
+    if (!t->plain || !t->plain_mask || !t->plain_until)
+        HD_FAIL(err, HD_ERR_MEMORY, "tokenizer: no memory for a list of %d tokens", v->n);
+    sort_plain(t, v);
+    return HD_OK;
+}
+
 /* ---- the whole ---- */
 
 static hd_status allocate(hd_token_trie *t, size_t n, hd_error *err)
@@ -175,6 +214,7 @@ hd_status hd_token_trie_make(hd_token_trie *out, const hd_vocab *v, hd_error *er
         if (status == HD_OK) {
             add_tokens(&m, ids, n);
             mark_plain(out, v);
+            status = list_plain(out, v, err);
         }
     } else {
         hd_error_set(err, status, -1, "tokenizer: no memory for the order of its tokens");

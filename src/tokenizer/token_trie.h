@@ -21,6 +21,11 @@ typedef struct hd_token_trie {
     int32_t  *token;        /* [n] that ends here, -1: none; of two that spell the same the first */
     uint8_t  *byte;         /* [n] */
     bool     *is_plain;     /* [n] all tokens below are plain text */
+    /* The tokens that are plain text: as a mask by id, and in the order of their characters, those
+     * of at most k of them being the first plain_until[k]. */
+    uint32_t *plain_mask;  /* [(n_vocab + 31) / 32]  */
+    int32_t  *plain;       /* [plain_until[max_bytes]] */
+    uint32_t *plain_until; /* [max_bytes + 1] */
 } hd_token_trie;
 
 /* owns     the caller closes *out, also after a failure
