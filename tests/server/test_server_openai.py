@@ -163,6 +163,17 @@ def test_forced_calls():
         assert set(given) == {"a", "b"} and all(isinstance(v, int) for v in given.values()), given
 
 
+def test_arguments_have_the_names_of_the_schema():
+    """No call wraps its arguments in a further `arguments`, unless a parameter is called so."""
+    for name in ("room", "arguments"):
+        tool = {"type": "function", "function": {"name": "store", "parameters": {
+            "type": "object", "properties": {name: {"enum": ["hall", "attic"]}}, "required": [name],
+            "additionalProperties": False}}}
+        answer = chat([user("Hello!")], tools=[tool], tool_choice="required", parallel_tool_calls=False).choices[0]
+        given = json.loads(answer.message.tool_calls[0].function.arguments)
+        assert list(given) == [name] and given[name] in ("hall", "attic"), given
+
+
 def test_no_calls():
     answer = chat([user("What is the weather in Paris?")], tools=TOOLS, tool_choice="none").choices[0]
     assert answer.finish_reason == "stop" and answer.message.tool_calls is None

@@ -17,22 +17,18 @@
  * the whole answer says, however the model's text was cut. */
 
 static hd_pool       pool;
-static char         *rows;
-static size_t        rows_bytes;
 static hd_tokenizer *tokenizer;
 
-static int read_rows(void **state)
+static int open_tokenizer(void **state)
 {
     hd_error err = {0};
     (void)state;
-    if (hd_file_read(&rows, &rows_bytes, "tests/golden/encoding/answers.jsonl", 1 << 24, &pool,
-                     &err) != HD_OK ||
-        hd_tokenizer_open(&tokenizer, "models/demo", &err) != HD_OK)
+    if (hd_tokenizer_open(&tokenizer, "models/demo", &err) != HD_OK)
         print_error("%s\n", err.message);
     return err.code;
 }
 
-static int free_rows(void **state)
+static int free_all(void **state)
 {
     (void)state;
     hd_tokenizer_close(tokenizer);
@@ -331,10 +327,14 @@ static void check_row(row *r)
     for (int i = 0; i < 5; i++) check_cut(r, 0, 0);
 }
 
-static void test_recorded(void **state)
+static void check_rows(const char *path, int32_t n_wanted)
 {
-    (void)state;
-    int32_t n = 0;
+    char    *rows = NULL;
+    size_t   bytes = 0;
+    int32_t  n = 0;
+    hd_error err = {0};
+    if (hd_file_read(&rows, &bytes, path, 1 << 24, &pool, &err) != HD_OK)
+        fail_msg("%s", err.message);
     for (const char *line = rows; *line; n++) {
         const char *const end = strchr(line, '\n');
         row               r = read_row(line, (size_t)(end - line));
@@ -342,7 +342,20 @@ static void test_recorded(void **state)
         json_object_put(r.json);
         line = end + 1;
     }
-    assert_int_equal(n, 331);
+    assert_int_equal(n, n_wanted);
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    check_rows("tests/golden/encoding/answers.jsonl", 331);
+}
+
+/* What users of other servers reported, by the names of doc/cases.md. */
+static void test_reported(void **state)
+{
+    (void)state;
+    check_rows("tests/golden/encoding/cases.jsonl", 30);
 }
 
 /* ---- probabilities ---- */
@@ -465,9 +478,10 @@ static void test_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),     cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_blank),
-        cmocka_unit_test(test_failure),      cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_recorded), cmocka_unit_test(test_reported),
+        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_hostile_text),
+        cmocka_unit_test(test_blank),    cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_usage),
     };
-    return cmocka_run_group_tests(tests, read_rows, free_rows);
+    return cmocka_run_group_tests(tests, open_tokenizer, free_all);
 }
