@@ -232,6 +232,39 @@ hd_status hd_folder_space(int64_t *bytes, const char *path, hd_error *err)
 
 /* ---- files that are written ---- */
 
+/* ---- temporaries of open writers ---- */
+
+#define MAX_OPEN 16
+typedef enum place_state { PLACE_FREE, PLACE_TAKEN, PLACE_OPEN } place_state;
+/* Paths are copied, for the writers lie wherever their owners put them. */
+static struct {
+    atomic_int state; /* PLACE_OPEN: the path is whole, and its file may be removed */
+    char       path[sizeof((hd_file_writer *)0)->temporary];
+} open_files[MAX_OPEN];
+
+static int note_open(const char *path)
+{
+    for (int i = 0; i < MAX_OPEN; i++) {
+        int is = PLACE_FREE;
+        if (!atomic_compare_exchange_strong(&open_files[i].state, &is, PLACE_TAKEN)) continue;
+        snprintf(open_files[i].path, sizeof open_files[i].path, "%s", path);
+        atomic_store(&open_files[i].state, PLACE_OPEN);
+        return i;
+    }
+    return -1;
+}
+
+static void forget_open(const hd_file_writer *w)
+{
+    if (w->place >= 0) atomic_store(&open_files[w->place].state, PLACE_FREE);
+}
+
+void hd_file_abandon(void)
+{
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (atomic_load(&open_files[i].state) == PLACE_OPEN) unlink(open_files[i].path);
+}
+
 hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)
 {
     w->fd = -1;
@@ -241,6 +274,7 @@ hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err)
     snprintf(w->temporary, sizeof w->temporary, "%s.part-%ld", path, (long)getpid());
     w->fd = may() ? open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
     if (w->fd < 0) HD_FAIL(err, HD_ERR_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
+    w->place = note_open(w->temporary);
     return HD_OK;
 }
 
@@ -280,9 +314,13 @@ hd_status hd_file_commit(hd_file_writer *w, hd_error *err)
     bool const synced = may() && fsync(w->fd) == 0;
     bool const closed = close(w->fd) == 0;
     w->fd = -1;
-    if (synced && closed && may() && rename(w->temporary, w->path) == 0) return HD_OK;
+    if (synced && closed && may() && rename(w->temporary, w->path) == 0) {
+        forget_open(w);
+        return HD_OK;
+    }
     hd_status const s = put_failed(w, err);
     unlink(w->temporary);
+    forget_open(w);
     return s;
 }
 
@@ -292,6 +330,7 @@ void hd_file_abort(hd_file_writer *w)
     close(w->fd);
     w->fd = -1;
     unlink(w->temporary);
+    forget_open(w);
 }
 
 hd_status hd_file_save(const char *path, const void *data, size_t bytes, hd_error *err)

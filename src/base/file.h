@@ -68,7 +68,8 @@ hd_status hd_folder_space(int64_t *bytes, const char *path, hd_error *err);
 /* Writes a file that appears whole or not at all: begin creates a temporary beside `path`,
  * commit renames it, abort (also after a failure) removes it. */
 typedef struct hd_file_writer {
-    int  fd; /* -1 when closed */
+    int  fd;    /* -1 when closed */
+    int  place; /* in the list that hd_file_abandon goes through; -1: it was full */
     char path[4096], temporary[4096 + 16];
 } hd_file_writer;
 hd_status hd_file_begin(hd_file_writer *w, const char *path, hd_error *err);
@@ -77,6 +78,9 @@ hd_status hd_file_put_at(hd_file_writer *w, int64_t offset, const void *data, si
                          hd_error *err);
 hd_status hd_file_commit(hd_file_writer *w, hd_error *err);
 void      hd_file_abort(hd_file_writer *w);
+/* Removes the temporaries of all writers that are open, up to 16, for a program that is about to
+ * end: nothing but system calls, so that a signal handler may call it. */
+void hd_file_abandon(void);
 /* All of that at once. */
 hd_status hd_file_save(const char *path, const void *data, size_t bytes, hd_error *err);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 
 /* All of this runs in a signal handler: system calls and arithmetic only, no stdio, no heap. */
@@ -70,6 +71,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&is_told)) pause();
     const char *const path = find_file((uintptr_t)info->si_addr);
+    hd_file_abandon(); /* nobody finishes what is being written */
     print("hadal: ");
     print(path ? path : "a file of the model");
     print(": cut while in use, or its disk failed\n");

@@ -33,7 +33,8 @@ WEATHER = {"messages": [{"role": "user", "content": "What is the weather in Pari
            "tools": TOOLS}
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-VERBS = ["run", "chat", "serve", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse", "help"]
+VERBS = ["run", "chat", "serve", "eval", "audit", "trace", "compare", "bisect", "selftest", "quantize", "tokens", "prompt", "parse",
+         "help"]
 # Nearly every token is as likely as the end of the answer, so the answer is long.
 RAMBLING = ["--temp", "50", "--seed", "1"]
 
@@ -112,7 +113,7 @@ def test_every_documented_option_exists():
 
 
 def test_unknown_options():
-    for verb in ("run", "chat", "serve", "eval", "audit", "trace", "compare", "selftest", "tokens", "prompt", "parse"):
+    for verb in VERBS[:-1]:
         misused(verb, MODEL, "--frobnicate", says=f"{verb}: unknown option --frobnicate; "
                                                   f"see hadal help {verb}$")
         misused(verb, MODEL, "--frobnicate=1", says="unknown option --frobnicate;")
@@ -836,6 +837,23 @@ def test_model_that_is_cut_while_it_runs():
         out, err = p.communicate(b"What is the capital of Ghana?\n", timeout=60)
     assert (p.returncode, out) == (1, b""), (p.returncode, out)
     assert err.decode() == f"hadal: {shard}: cut while in use, or its disk failed\n", err
+
+
+def test_dump_of_a_model_that_is_cut():
+    """Neither the dump nor a part of it stays."""
+    folder = copy_model("cut-dump")
+    dump = SCRATCH / "cut.safetensors"
+    ids = ",".join(str(7 * i % 2000) for i in range(600))
+    with subprocess.Popen([HADAL, "trace", str(folder), "--quiet", "--ids", ids, "--isa", "ref",
+                           "--dump", str(dump)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+        while p.poll() is None and not list(SCRATCH.glob("cut.safetensors.part-*")):
+            time.sleep(0.001)
+        for shard in folder.glob("*.safetensors"):
+            os.truncate(shard, 4096)
+        out, err = p.communicate(timeout=600)
+    assert (p.returncode, out) == (1, b""), (p.returncode, out)
+    assert err.decode().endswith(": cut while in use, or its disk failed\n"), err
+    assert list(SCRATCH.glob("cut.safetensors*")) == []
 
 
 def test_trust():

@@ -313,6 +313,34 @@ static void assert_text(const char *path, const char *want)
     hd_pool_free(&pool);
 }
 
+/* What a signal handler does in front of the end: open ones go, whole ones stay. */
+static void abandons_open_files(void **state)
+{
+    enum { N = 18 }; /* two more than are listed */
+    static hd_file_writer w[N];
+    temp_folder           folder;
+    char                  path[128], name[16];
+    (void)state;
+    temp_folder_make(&folder);
+    for (int round = 0; round < 3; round++) { /* places are given back */
+        for (int i = 0; i < N; i++) {
+            snprintf(name, sizeof name, "out%d", i);
+            temp_folder_path(&folder, name, path, sizeof path);
+            assert_int_equal(hd_file_begin(&w[i], path, NULL), HD_OK);
+        }
+        assert_int_equal(hd_file_commit(&w[0], NULL), HD_OK);
+        hd_file_abandon();
+        assert_true(is_there(w[0].path));
+        for (int i = 1; i < 16; i++) assert_false(is_there(w[i].temporary));
+        for (int i = 1; i < N; i++) hd_file_abort(&w[i]);
+        for (int i = 1; i < N; i++) assert_false(is_there(w[i].temporary));
+    }
+    assert_int_equal(hd_file_save(w[0].path, "all", 3, NULL), HD_OK);
+    hd_file_abandon();
+    assert_text(w[0].path, "all");
+    temp_folder_remove(&folder);
+}
+
 static void writes_whole_files_only(void **state)
 {
     temp_folder    folder;
@@ -542,6 +570,7 @@ int main(void)
         cmocka_unit_test(buffer_grows_and_ends_with_nul),
         cmocka_unit_test(buffer_stays_failed),
         cmocka_unit_test(writes_whole_files_only),
+        cmocka_unit_test(abandons_open_files),
         cmocka_unit_test(writes_at_offsets),
         cmocka_unit_test(names_the_path_in_errors),
         cmocka_unit_test(refuses_too_long_paths),
