@@ -1,11 +1,10 @@
 #include "doctor/kernel_check.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "doctor/compare_pair.h"
 
 /* Bytes that no kernel leaves: NaN in floats. */
 #define POISON 0xFF
@@ -60,16 +59,20 @@ static void save_inputs(hd_kernel_check *c)
     }
 }
 
-/* Largest room that one step of the plan needs for its inputs and for its outputs. */
-static void measure(const hd_plan *p, size_t *saved, size_t *outputs)
+/* Largest room that one step of the plan needs for its inputs, its outputs and the limits of a
+ * row. */
+static void measure(const hd_plan *p, size_t *saved, size_t *outputs, size_t *limits)
 {
-    *saved = *outputs = 0;
+    *saved = *outputs = *limits = 0;
     for (int32_t s = 0; s < p->n; s++) {
         operands const x = describe(&p->steps[s]);
         hd_arena       in = {0}, out = {0};
         for (int32_t i = 0; i < x.n; i++) {
             if (is_overwritten(&p->steps[s], &x, i)) hd_arena_alloc(&in, bytes_of(&x.o[i]));
-            if (is_output(&x.o[i])) hd_arena_alloc(&out, bytes_of(&x.o[i]));
+            if (!is_output(&x.o[i])) continue;
+            size_t const row = (size_t)hd_operand_cols(&x.o[i]) * sizeof(double);
+            hd_arena_alloc(&out, bytes_of(&x.o[i]));
+            if (row > *limits) *limits = row;
         }
         if (in.peak > *saved) *saved = in.peak;
         if (out.peak > *outputs) *outputs = out.peak;
@@ -87,11 +90,13 @@ static hd_status make_room(hd_arena *a, size_t bytes, hd_error *err)
 
 hd_status hd_kernel_check_begin(hd_kernel_check *c, const hd_plan *plan, hd_error *err)
 {
-    size_t saved, outputs;
-    measure(plan, &saved, &outputs);
+    size_t saved, outputs, limits;
+    measure(plan, &saved, &outputs, &limits);
     HD_TRY(make_room(&c->saved, saved, err));
     HD_TRY(make_room(&c->wanted, outputs, err));
     HD_TRY(make_room(&c->got, outputs, err));
+    HD_TRY(make_room(&c->limits, limits, err));
+    c->allowed = (double *)(void *)c->limits.base;
     c->plan = plan;
     c->next = 0;
     save_inputs(c);
@@ -115,17 +120,26 @@ static void set_pointer(void *args, const hd_operand *o, const void *p)
     memcpy((char *)args + o->slot, &p, sizeof p);
 }
 
-/* Runs k with outputs in `room`, whose places go to `at`. */
-static hd_status run_into(rerun *r, const hd_kernel *k, hd_arena *room,
-                          const void *at[HD_MAX_OPERANDS])
+/* The step's arguments with the inputs that it overwrote. */
+static void keep_arguments(const rerun *r)
 {
     hd_kernel_check *const c = r->c;
-    memcpy(c->args, r->step->args, k->op->args_bytes);
+    memcpy(c->in_args, r->step->args, r->step->kernel->op->args_bytes);
+    for (int32_t i = 0; i < r->x->n; i++)
+        if (c->saved_at[i]) set_pointer(c->in_args, &r->x->o[i], c->saved_at[i]);
+}
+
+/* Runs k with outputs in `room`, whose places go to `at` and into args. */
+static hd_status run_into(rerun *r, const hd_kernel *k, hd_arena *room,
+                          const void *at[HD_MAX_OPERANDS], void *args)
+{
+    hd_kernel_check *const c = r->c;
+    memcpy(args, r->step->args, k->op->args_bytes);
     room->used = 0;
     for (int32_t i = 0; i < r->x->n; i++) {
         const hd_operand *const o = &r->x->o[i];
         if (!is_output(o)) {
-            if (c->saved_at[i]) set_pointer(c->args, o, c->saved_at[i]);
+            if (c->saved_at[i]) set_pointer(args, o, c->saved_at[i]);
             continue;
         }
         size_t const bytes = bytes_of(o);
@@ -134,10 +148,10 @@ static hd_status run_into(rerun *r, const hd_kernel *k, hd_arena *room,
             memcpy(to, c->saved_at[i], bytes);
         else
             memset(to, POISON, bytes);
-        set_pointer(c->args, o, to);
+        set_pointer(args, o, to);
         at[i] = to;
     }
-    return k->run(c->args, NULL);
+    return k->run(args, NULL);
 }
 
 /* ---- judging ---- */
@@ -146,7 +160,7 @@ static void note_fault(hd_kernel_result *res, const rerun *r, const char *fmt, .
 static void note_fault(hd_kernel_result *res, const rerun *r, const char *fmt, ...)
 {
     va_list ap;
-    char    step[96], what[128];
+    char    step[96], what[156];
     if (res->fault[0]) return;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
@@ -155,60 +169,88 @@ static void note_fault(hd_kernel_result *res, const rerun *r, const char *fmt, .
     snprintf(res->fault, sizeof res->fault, "%s: %s", step, what);
 }
 
-static hd_st_tensor as_tensor(const hd_operand *o, const void *data)
+static void note_error(hd_kernel_result *res, const rerun *r, const char *operand, double share)
 {
-    static const hd_st_dtype dtypes[] = {
-        [HD_F32] = HD_ST_F32, [HD_BF16] = HD_ST_BF16, [HD_U8] = HD_ST_U8, [HD_I32] = HD_ST_I32};
-    hd_st_tensor t = {.name = o->name, .dtype = dtypes[o->dtype], .rank = o->rank, .data = data};
-    memcpy(t.shape, o->shape, sizeof o->shape);
-    return t;
+    char step[64];
+    if (!(share > res->worst)) return;
+    hd_step_name(r->step, step, sizeof step);
+    res->worst = share;
+    snprintf(res->at, sizeof res->at, "%s.%.24s", step, operand);
 }
 
-static void judge_floats(hd_kernel_result *res, const rerun *r, int32_t i, const void *got)
+/* A row of floats against what the op's formula allows; NaN only where the reference has it. */
+static void judge_row(hd_kernel_result *res, const rerun *r, const hd_operand *o, int64_t row,
+                      const float *got, const float *want)
+{
+    const double *const allowed = r->c->allowed;
+    for (int64_t i = 0; i < hd_operand_cols(o); i++) {
+        double const err = fabs((double)got[i] - (double)want[i]);
+        if (memcmp(&got[i], &want[i], sizeof *got) == 0 || (isnan(got[i]) && isnan(want[i])))
+            continue;
+        if (!(err <= allowed[i] + HD_ABSOLUTE_SLACK))
+            note_fault(res, r,
+                       "%s: row %" PRId64 ", element %" PRId64 " is %.9g, the reference %.9g, "
+                       "allowed are %.3g",
+                       o->name, row, i, (double)got[i], (double)want[i], allowed[i]);
+        note_error(res, r, o->name, allowed[i] > 0 ? err / allowed[i] : err > 0 ? INFINITY : 0);
+    }
+}
+
+static void judge_floats(hd_kernel_result *res, const rerun *r, int32_t i, const hd_op_runs *runs)
 {
     const hd_operand *const o = &r->x->o[i];
-    hd_st_tensor const      a = as_tensor(o, got), b = as_tensor(o, r->wanted[i]);
-    hd_pair_stats const     p = hd_pair_compare(&a, &b);
-    if (p.row_error > res->worst) {
-        char step[64];
-        hd_step_name(r->step, step, sizeof step);
-        res->worst = p.row_error;
-        snprintf(res->at, sizeof res->at, "%s.%.24s", step, o->name);
+    int64_t const           cols = hd_operand_cols(o);
+    const float *const got = hd_operand_pointer(runs->got, o), *const want = r->wanted[i];
+    for (int64_t row = 0; row < hd_operand_rows(o); row++) {
+        size_t const bytes = (size_t)cols * sizeof *got;
+        if (memcmp(got + row * cols, want + row * cols, bytes) == 0) continue; /* needs no limit */
+        r->step->kernel->op->limit(runs, o, row, r->c->allowed);
+        judge_row(res, r, o, row, got + row * cols, want + row * cols);
     }
-    if (p.row_error <= HD_KERNEL_TOLERANCE) return;
-    note_fault(res, r, "%s: row %" PRId64 " is %.3g away from the reference", o->name, p.worst_row,
-               p.row_error);
 }
 
-/* Bytes and ids are what they are.  Ids of a choice whose scores lie within rounding of each
- * other may differ: then the scores chosen, which stand beside them, do not. */
+/* Bytes and ids are what they are, and so are floats that an op only moves or rounds. */
 static void judge_exact(hd_kernel_result *res, const rerun *r, int32_t i, const void *got)
 {
     const hd_operand *const    o = &r->x->o[i];
     const unsigned char *const a = got, *const b = r->wanted[i];
-    size_t const bytes = bytes_of(o);
-    bool         has_scores = false;
-    if (memcmp(a, b, bytes) == 0) return;
-    for (int32_t j = 0; j < r->x->n; j++)
-        has_scores = has_scores || (is_output(&r->x->o[j]) && r->x->o[j].dtype == HD_F32 &&
-                                    hd_operand_count(&r->x->o[j]) == hd_operand_count(o));
-    if (o->dtype == HD_I32 && has_scores) return;
     size_t at = 0;
+    if (memcmp(a, b, bytes_of(o)) == 0) return;
     while (a[at] == b[at]) at++;
     note_fault(res, r, "%s: element %zu is not the reference's", o->name,
                at / hd_dtype_bytes(o->dtype));
 }
 
-static void judge(hd_kernel_result *res, const rerun *r, const void *const got[HD_MAX_OPERANDS])
+/* Where more than one answer is right, the op itself tells. */
+static void judge_rows(hd_kernel_result *res, const rerun *r, const hd_op_runs *runs)
 {
+    int32_t first = 0;
+    while (!is_output(&r->x->o[first])) first++;
+    for (int64_t row = 0; row < hd_operand_rows(&r->x->o[first]); row++) {
+        hd_op_verdict v = {0};
+        if (!r->step->kernel->op->judge(runs, row, &v))
+            note_fault(res, r, "row %" PRId64 ": %.100s", row, v.why);
+        note_error(res, r, "row", v.worst);
+    }
+}
+
+/* What a kernel left, at the outputs of `got`. */
+static void judge(hd_kernel_result *res, const rerun *r, const void *got)
+{
+    const hd_op *const op = r->step->kernel->op;
+    hd_op_runs const   runs = {r->c->in_args, r->c->ref_args, got};
     res->steps++;
+    if (op->judge) {
+        judge_rows(res, r, &runs);
+        return;
+    }
     for (int32_t i = 0; i < r->x->n; i++) {
-        hd_dtype const d = r->x->o[i].dtype;
-        if (!is_output(&r->x->o[i]) || bytes_of(&r->x->o[i]) == 0) continue;
-        if (d == HD_F32 || d == HD_BF16)
-            judge_floats(res, r, i, got[i]);
+        const hd_operand *const o = &r->x->o[i];
+        if (!is_output(o) || bytes_of(o) == 0) continue;
+        if (op->limit && o->dtype == HD_F32)
+            judge_floats(res, r, i, &runs);
         else
-            judge_exact(res, r, i, got[i]);
+            judge_exact(res, r, i, hd_operand_pointer(got, o));
     }
 }
 
@@ -237,8 +279,8 @@ static void check_kernel(rerun *r, int32_t i)
     const hd_kernel *const  k = &c->kernels[i];
     hd_kernel_result *const res = &c->results[i];
     bool const              is_chosen = strcmp(k->name, r->step->kernel->name) == 0;
-    if (is_chosen) judge(res, r, r->real);
-    hd_status const s = run_into(r, k, &c->got, r->got);
+    if (is_chosen) judge(res, r, r->step->args);
+    hd_status const s = run_into(r, k, &c->got, r->got, c->got_args);
     if (s != HD_OK) {
         note_fault(res, r, "ended with '%s'", hd_status_name(s));
         return;
@@ -246,7 +288,7 @@ static void check_kernel(rerun *r, int32_t i)
     if (is_chosen)
         judge_repeat(res, r);
     else
-        judge(res, r, r->got);
+        judge(res, r, c->got_args);
 }
 
 hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
@@ -257,7 +299,8 @@ hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
     int32_t const          ref = find_reference(c, step->kernel->op);
     if (ref < 0) HD_FAIL(err, HD_ERR_UNSUPPORTED, "op %s has no reference", step->kernel->op->name);
     for (int32_t i = 0; i < x.n; i++) r.real[i] = hd_operand_pointer(step->args, &x.o[i]);
-    hd_status const s = run_into(&r, &c->kernels[ref], &c->wanted, r.wanted);
+    keep_arguments(&r);
+    hd_status const s = run_into(&r, &c->kernels[ref], &c->wanted, r.wanted, c->ref_args);
     if (s != HD_OK) HD_FAIL(err, s, "%s ended with '%s'", c->kernels[ref].name, hd_status_name(s));
     for (int32_t i = 0; i < c->n; i++) {
         const hd_kernel *const k = &c->kernels[i];
@@ -279,8 +322,11 @@ hd_status hd_kernel_check_open(hd_kernel_check *c, const hd_kernel *kernels, int
     for (int32_t i = 0; i < n; i++)
         if (kernels[i].op->args_bytes > largest) largest = kernels[i].op->args_bytes;
     c->results = hd_pool_alloc(&c->pool, (size_t)n * sizeof *c->results);
-    c->args = hd_pool_alloc(&c->pool, largest);
-    if (!c->results || !c->args) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d kernels", n);
+    c->in_args = hd_pool_alloc(&c->pool, largest);
+    c->ref_args = hd_pool_alloc(&c->pool, largest);
+    c->got_args = hd_pool_alloc(&c->pool, largest);
+    if (!c->results || !c->in_args || !c->ref_args || !c->got_args)
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d kernels", n);
     for (int32_t i = 0; i < n; i++) c->results[i].kernel = &kernels[i];
     return HD_OK;
 }
@@ -290,5 +336,6 @@ void hd_kernel_check_close(hd_kernel_check *c)
     hd_memory_free(c->saved.base);
     hd_memory_free(c->wanted.base);
     hd_memory_free(c->got.base);
+    hd_memory_free(c->limits.base);
     hd_pool_free(&c->pool);
 }

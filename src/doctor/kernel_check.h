@@ -5,19 +5,15 @@
 
 /* Runs every kernel that could take a step on the very inputs of that step, beside a pass, and
  * holds it against the op's reference: a model's own shapes and values, where tests/kernels has
- * cases of its own.  Kernels of the host only. */
+ * cases of its own; both hold kernels to the op's own limits (hd_op.limit).  Kernels of the host
+ * only. */
 
 HD_BEGIN_C
-
-/* Relative error of a row from which on a kernel is wrong.  Sums of 16,384 f32 terms in eight
- * lanes are some 2e-6 apart in whatever order, ten times more where terms cancel; one term left
- * out of them is 8e-3.  Ops that are exact come out at 0, or far above. */
-#define HD_KERNEL_TOLERANCE 1e-3
 
 typedef struct hd_kernel_result {
     const hd_kernel *kernel;
     int64_t          steps;      /* it ran on                                      */
-    double           worst;      /* relative error of a row                        */
+    double           worst;      /* error, as a share of what the op allows        */
     char             at[96];     /* that step and operand                     */
     char             fault[256]; /* the first one; empty: none                */
 } hd_kernel_result;
@@ -30,8 +26,10 @@ typedef struct hd_kernel_check {
     const hd_plan    *plan;             /* that runs now   */
     int32_t           next;             /* step of it      */
     hd_arena saved, wanted, got;        /* bases owned: inputs before a step, outputs of two runs */
+    hd_arena limits;                    /* base owned: */
+    double  *allowed;                   /* of one row */
     void    *saved_at[HD_MAX_OPERANDS]; /* of the next step; NULL: not saved */
-    void    *args;                      /* [largest of all ops] of the pool */
+    void    *in_args, *ref_args, *got_args; /* [largest of all ops] of the pool, as hd_op_runs */
     hd_pool  pool;
 } hd_kernel_check;
 

@@ -80,7 +80,7 @@ static void add_edge(selftest *t, int32_t at)
 static void list_edges(selftest *t)
 {
     const hd_config *const c = t->e->model.config;
-    bool                   has[3] = {false, false, false}; /* ratios 4, 128, the indexer's */
+    bool                   has[2] = {false, false}; /* ratios 4, 128 */
     for (int32_t l = 0; l < c->n_layers; l++) {
         has[0] = has[0] || c->ratios[l] == 4;
         has[1] = has[1] || c->ratios[l] == 128;
@@ -91,7 +91,10 @@ static void list_edges(selftest *t)
     if (has[0]) add_edge(t, 8);
     if (has[1]) add_edge(t, 128);
     add_edge(t, PAGE);
+    add_edge(t, t->e->options.chunk);
+    /* One group fewer than the indexer may choose, as many, one more. */
     if (has[0]) add_edge(t, 4 * c->index_topk);
+    if (has[0]) add_edge(t, 4 * (c->index_topk + 1));
     t->edges[t->n_edges++] = t->n;
     qsort(t->edges, (size_t)t->n_edges, sizeof t->edges[0], compare_ints);
     int32_t used = 0;
@@ -103,7 +106,7 @@ static void list_edges(selftest *t)
 int32_t hd_selftest_tokens(const hd_engine *e)
 {
     const hd_config *const c = e->model.config;
-    int32_t                n = 4 * c->index_topk + 2;
+    int32_t                n = 4 * (c->index_topk + 1) + 2;
     if (n < USUAL_TOKENS || n > MOST_TOKENS) n = USUAL_TOKENS;
     return n < c->max_positions ? n : c->max_positions;
 }
@@ -315,7 +318,7 @@ static void print_head(const selftest *t)
     if (t->opt->is_json)
         hd_buffer_printf(t->out, "{\"tokens\":%d,\"checks\":[", t->n);
     else
-        hd_buffer_printf(t->out, "%-32s %8s %12s  verdict\n", "check", "n", "worst row");
+        hd_buffer_printf(t->out, "%-32s %8s %12s  verdict\n", "check", "n", "of limit");
 }
 
 static void print_end(const selftest *t)

@@ -21,8 +21,8 @@ typedef struct hd_selftest_options {
  *   kernels       each that could take a step of this model, on the inputs of real passes:
  *                 against the reference, and the same bits again (kernels of the host)
  *   repeated      the same tokens twice give the same bits of logits
- *   prefill       at each edge of window, group, page and choice of rows: read at once and token
- *                 by token, the logits have the same bits
+ *   prefill       at each edge of window, group, page, chunk and choice of rows: read at once and
+ *                 token by token, the logits have the same bits
  *   pieces        so they do read in pieces of other sizes
  *   neighbour     and beside another sequence, and in a fork
  *   context       one token more than the context is refused

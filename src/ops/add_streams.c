@@ -9,4 +9,5 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_add_streams = {"add_streams", sizeof(hd_add_streams_args), describe, NULL};
+const hd_op hd_op_add_streams = {"add_streams", sizeof(hd_add_streams_args), describe, NULL, NULL,
+                                 NULL};

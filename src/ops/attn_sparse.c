@@ -1,5 +1,9 @@
 #include "ops/attn_sparse.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_attn_sparse_args *const a = args;
@@ -31,4 +35,51 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_attn_sparse = {"attn_sparse", sizeof(hd_attn_sparse_args), describe, breaks};
+/* Key j of token i: of the window, then of the compressed rows; NULL: an unused place. */
+static const float *read_key(const hd_attn_sparse_args *a, int64_t i, int32_t j, float *buffer)
+{
+    int32_t const p = a->pos[i], first = p + 1 > a->window ? p + 1 - a->window : 0;
+    int32_t const n_win = p + 1 - first;
+    if (j < n_win) {
+        int32_t const at = (first + j) % a->win_cap;
+        return hd_row_read(&a->win_layout, a->win,
+                           hd_row_of(&a->win_layout, a->seq[i], a->win_cap, at), buffer);
+    }
+    int32_t const at = a->k > 0 ? a->ids[i * a->k + j - n_win] : j - n_win;
+    if (at < 0) return NULL;
+    return hd_row_read(&a->row_layout, a->rows,
+                       hd_row_of(&a->row_layout, a->seq[i], a->row_cap, at), buffer);
+}
+
+static int32_t count_keys(const hd_attn_sparse_args *a, int64_t i)
+{
+    int32_t const p = a->pos[i], n_win = p + 1 > a->window ? a->window : p + 1;
+    if (a->group == 0) return n_win;
+    return n_win + (a->k > 0 ? a->k : (p + 1) / a->group);
+}
+
+/* A logit is off by the error of its dot product, a weight by twice that, and the output by
+ * that share of the largest key element, and by the roundings of the two sums. */
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_attn_sparse_args *const a = r->in;
+    int64_t const                    i = row / a->h;
+    int32_t const                    n = count_keys(a, i);
+    double                           largest = 0, logit = 0;
+    for (int32_t j = 0; j < n; j++) {
+        float              buffer[HD_ROW_MAX];
+        const float *const k = read_key(a, i, j, buffer);
+        double             dot = 0;
+        for (int32_t c = 0; k && c < a->d; c++) {
+            dot += fabs((double)k[c] * a->q[row * a->d + c]);
+            largest = fmax(largest, fabs((double)k[c]));
+        }
+        logit = fmax(logit, dot * a->scale);
+    }
+    logit += fabs((double)a->sink[row % a->h]);
+    double const share = 2 * hd_sum_error(a->d) * logit + hd_sum_error(n + 16);
+    for (int64_t c = 0; c < hd_operand_cols(o); c++) allowed[c] = share * largest;
+}
+
+const hd_op hd_op_attn_sparse = {
+    "attn_sparse", sizeof(hd_attn_sparse_args), describe, breaks, limit, NULL};

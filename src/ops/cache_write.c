@@ -20,4 +20,5 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_cache_write = {"cache_write", sizeof(hd_cache_write_args), describe, breaks};
+const hd_op hd_op_cache_write = {"cache_write", sizeof(hd_cache_write_args), describe, breaks, NULL,
+                                 NULL};

@@ -10,4 +10,4 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_embed = {"embed", sizeof(hd_embed_args), describe, NULL};
+const hd_op hd_op_embed = {"embed", sizeof(hd_embed_args), describe, NULL, NULL, NULL};

@@ -1,5 +1,9 @@
 #include "ops/hadamard.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_hadamard_args *const a = args;
@@ -15,4 +19,12 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe, breaks};
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_hadamard_args *const a = r->in;
+    double const                  sum = hd_magnitude(a->x + row * a->k, a->k) / sqrt((double)a->k);
+    (void)o;
+    for (int32_t i = 0; i < a->k; i++) allowed[i] = hd_sum_error(a->k) * sum;
+}
+
+const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe, breaks, limit, NULL};

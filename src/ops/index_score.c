@@ -1,5 +1,9 @@
 #include "ops/index_score.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_index_score_args *const a = args;
@@ -22,4 +26,29 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_index_score = {"index_score", sizeof(hd_index_score_args), describe, breaks};
+static double score_magnitude(const hd_index_score_args *a, int64_t t, int32_t r)
+{
+    float              buffer[HD_ROW_MAX];
+    int64_t const      row = hd_row_of(&a->layout, a->seq[t], a->cap, r);
+    const float *const key = hd_row_read(&a->layout, a->keys, row, buffer);
+    double             sum = 0;
+    for (int32_t h = 0; h < a->h; h++) {
+        const float *const q = a->q + (t * a->h + h) * a->d;
+        double             dot = 0;
+        for (int32_t c = 0; c < a->d; c++) dot += fabs((double)q[c] * key[c]);
+        sum += fabs((double)a->wgt[t * a->h + h] * a->scale) * dot;
+    }
+    return sum;
+}
+
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_index_score_args *const a = r->in;
+    int32_t const                    visible = (a->pos[row] + 1) / a->group;
+    (void)o;
+    for (int32_t i = 0; i < a->cap; i++)
+        allowed[i] = i < visible ? hd_sum_error(a->d + 8 * a->h) * score_magnitude(a, row, i) : 0;
+}
+
+const hd_op hd_op_index_score = {
+    "index_score", sizeof(hd_index_score_args), describe, breaks, limit, NULL};

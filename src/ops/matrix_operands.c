@@ -1,5 +1,11 @@
 #include "ops/matrix_operands.h"
 
+#include <math.h>
+
+#include "quant/bf16.h"
+#include "quant/fp4.h"
+#include "quant/fp8.h"
+
 hd_operand hd_matrix_w_operand(hd_format f, size_t slot, int64_t n, int32_t k)
 {
     bool const     is_four_bit = f == HD_FMT_MXFP4 || f == HD_FMT_NVFP4;
@@ -12,4 +18,42 @@ hd_operand hd_matrix_sf_operand(hd_format f, size_t slot, int64_t n, int32_t k)
 {
     int64_t const shape[] = {hd_matrix_sf_rows(f, n), hd_matrix_sf_cols(f, k)};
     return hd_operand_make("sf", HD_IN, f == HD_FMT_FP8 ? HD_F32 : HD_U8, slot, shape, 2);
+}
+
+/* ---- values ---- */
+
+static double e2m1_at(const hd_matrix_view *m, int64_t i, int32_t j)
+{
+    uint8_t const pair = ((const uint8_t *)m->w)[i * (m->k / 2) + j / 2];
+    return hd_e2m1_table[j & 1 ? pair >> 4 : pair & 15];
+}
+
+double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j)
+{
+    int64_t const        at = i * m->k + j;
+    const uint8_t *const bytes = m->w, *const sf = m->sf;
+    switch (m->format) {
+    case HD_FMT_F32: return ((const float *)m->w)[at];
+    case HD_FMT_BF16: return hd_bf16_to_f32(((const uint16_t *)m->w)[at]);
+    case HD_FMT_FP8:
+        return (double)hd_e4m3_table[bytes[at]] *
+               ((const float *)m->sf)[i / 128 * ((m->k + 127) / 128) + j / 128];
+    case HD_FMT_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
+    default: return e2m1_at(m, i, j) * hd_e4m3_table[sf[i * (m->k / 16) + j / 16]] * m->scale;
+    }
+}
+
+double hd_matrix_dot_magnitude(const hd_matrix_view *m, int64_t i, const float *x)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < m->k; j++) sum += fabs(hd_matrix_at(m, i, j) * x[j]);
+    return sum;
+}
+
+double hd_matrix_dot_tiny(const hd_matrix_view *m, int64_t i, const float *x)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < m->k; j++)
+        sum += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(hd_matrix_at(m, i, j))) + fabsf(x[j]);
+    return ldexp(sum, -124);
 }

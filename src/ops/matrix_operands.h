@@ -12,5 +12,20 @@ hd_operand hd_matrix_w_operand(hd_format f, size_t slot, int64_t n, int32_t k);
 /* Only for formats with block scales. */
 hd_operand hd_matrix_sf_operand(hd_format f, size_t slot, int64_t n, int32_t k);
 
+/* A matrix [n, k] and how far sums of its products may be off, for the limits of ops. */
+typedef struct hd_matrix_view {
+    hd_format   format;
+    int32_t     k;
+    const void *w, *sf;
+    double      scale; /* NVFP4 */
+} hd_matrix_view;
+
+/* W[i,j] by the formula in ops/gemm.h. */
+double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j);
+/* Sum over j of |W[i,j] * x[j]|. */
+double hd_matrix_dot_magnitude(const hd_matrix_view *m, int64_t i, const float *x);
+/* What the sum may be off because an element of either may be, by 2^-124. */
+double hd_matrix_dot_tiny(const hd_matrix_view *m, int64_t i, const float *x);
+
 HD_END_C
 #endif

@@ -1,5 +1,9 @@
 #include "ops/moe_sum.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_moe_sum_args *const a = args;
@@ -11,4 +15,18 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe, NULL};
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_moe_sum_args *const a = r->in;
+    (void)o;
+    for (int32_t c = 0; c < a->d; c++) {
+        double sum = fabs((double)a->shared[row * a->d + c]);
+        for (int32_t s = 0; s < a->s; s++) {
+            double const w = a->has_w ? a->w[row * a->s + s] : 1;
+            sum += fabs(w * a->y[(row * a->s + s) * a->d + c]);
+        }
+        allowed[c] = (a->s + 4) * HD_ROUNDOFF * sum;
+    }
+}
+
+const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe, NULL, limit, NULL};

@@ -39,6 +39,20 @@ typedef struct hd_operand {
     int32_t     list; /* 0: the slot is the pointer; n: it points to n such pointers    */
 } hd_operand;
 
+/* On top of every limit: below this an f32 kernel may flush what a double reference keeps. */
+#define HD_ABSOLUTE_SLACK 0x1p-136
+
+/* One call, three times, for judging a kernel: args with the inputs as they were, with what the
+ * reference left, with what the kernel left. */
+typedef struct hd_op_runs {
+    const void *in, *ref, *got;
+} hd_op_runs;
+
+typedef struct hd_op_verdict {
+    double worst; /* largest error seen, as a fraction of what is allowed */
+    char   why[256];
+} hd_op_verdict;
+
 typedef struct hd_op {
     const char *name;
     size_t      args_bytes;
@@ -48,6 +62,11 @@ typedef struct hd_op {
     /* The limit of the contract that the dimensions and flags break, in its words, or NULL; reads
      * no pointer.  No function: there is none. */
     const char *(*breaks)(const void *args);
+    /* Allowed absolute error of each element of row `row` of the f32 output `o`, derived from the
+     * formula (op_limits.h), of whatever values.  NULL: equal bits. */
+    void (*limit)(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed);
+    /* Judges row `row` of all outputs instead, where more than one answer is right; or NULL. */
+    bool (*judge)(const hd_op_runs *r, int64_t row, hd_op_verdict *v);
 } hd_op;
 
 typedef struct hd_kernel {

@@ -17,4 +17,5 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_quant_fp8 = {"quant_fp8", sizeof(hd_quant_fp8_args), describe, breaks};
+const hd_op hd_op_quant_fp8 = {"quant_fp8", sizeof(hd_quant_fp8_args), describe, breaks, NULL,
+                               NULL};

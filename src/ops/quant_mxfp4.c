@@ -16,4 +16,5 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_quant_mxfp4 = {"quant_mxfp4", sizeof(hd_quant_mxfp4_args), describe, breaks};
+const hd_op hd_op_quant_mxfp4 = {"quant_mxfp4", sizeof(hd_quant_mxfp4_args), describe, breaks, NULL,
+                                 NULL};

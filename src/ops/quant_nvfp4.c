@@ -26,4 +26,5 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_quant_nvfp4 = {"quant_nvfp4", sizeof(hd_quant_nvfp4_args), describe, breaks};
+const hd_op hd_op_quant_nvfp4 = {"quant_nvfp4", sizeof(hd_quant_nvfp4_args), describe, breaks, NULL,
+                                 NULL};

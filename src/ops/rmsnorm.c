@@ -1,5 +1,9 @@
 #include "ops/rmsnorm.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_rmsnorm_args *const a = args;
@@ -10,4 +14,13 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe, NULL};
+/* The sum has no cancellation, so every element has a relative error. */
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_rmsnorm_args *const a = r->ref;
+    const float *const           y = a->y + row * a->d;
+    (void)o;
+    for (int32_t i = 0; i < a->d; i++) allowed[i] = hd_sum_error(a->d) * fabs((double)y[i]);
+}
+
+const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe, NULL, limit, NULL};

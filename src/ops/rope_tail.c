@@ -1,5 +1,9 @@
 #include "ops/rope_tail.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_rope_tail_args *const a = args;
@@ -18,4 +22,17 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe, breaks};
+/* A rotation keeps the length of a pair; elements before the tail stay as they are. */
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_rope_tail_args *const a = r->ref;
+    const float *const             x = a->x + row * a->d;
+    int32_t const                  first = a->d - a->dr;
+    (void)o;
+    for (int32_t i = 0; i < first; i++) allowed[i] = 0;
+    for (int32_t i = first; i < a->d; i += 2)
+        allowed[i] = allowed[i + 1] = 8 * HD_ROUNDOFF * hypot((double)x[i], (double)x[i + 1]);
+}
+
+const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe, breaks, limit,
+                               NULL};

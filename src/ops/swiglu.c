@@ -1,5 +1,9 @@
 #include "ops/swiglu.h"
 
+#include <math.h>
+
+#include "ops/op_limits.h"
+
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_swiglu_args *const a = args;
@@ -18,4 +22,17 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe, breaks};
+/* Relative, except where exp(-g) leaves f32: there silu may be 0. */
+static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+{
+    const hd_swiglu_args *const in = r->in, *const ref = r->ref;
+    (void)o;
+    for (int32_t i = 0; i < in->n; i++) {
+        int64_t const at = row * in->n + i;
+        double const  up = fmin(fabs((double)in->up[at]), (double)in->limit);
+        double const  w = in->has_w ? fabs((double)in->w[row]) : 1;
+        allowed[i] = 16 * HD_ROUNDOFF * fabs((double)ref->y[at]) + 0x1p-119 * up * w;
+    }
+}
+
+const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe, breaks, limit, NULL};

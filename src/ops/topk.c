@@ -17,4 +17,4 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-const hd_op hd_op_topk = {"topk", sizeof(hd_topk_args), describe, breaks};
+const hd_op hd_op_topk = {"topk", sizeof(hd_topk_args), describe, breaks, NULL, NULL};

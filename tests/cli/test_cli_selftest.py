@@ -49,7 +49,7 @@ def test_healthy():
             "router", "quant_nvfp4", "add_streams"} <= kernels, kernels
     # Layers have one attention each; passes: 8 tokens at once, the MTP block, 3 alone.
     assert checks["attn_sparse_ref"]["n"] == 6 * 4 + 1, checks["attn_sparse_ref"]
-    assert checks["prefill is decode"]["n"] == 9, checks["prefill is decode"]  # 1-5, 7-9, 11
+    assert checks["prefill is decode"]["n"] == 10, checks["prefill is decode"]  # 1-5, 7-11
 
 
 def test_options():

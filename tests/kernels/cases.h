@@ -39,17 +39,6 @@ typedef struct test_case {
     uint64_t     rng;
 } test_case;
 
-/* Arguments of the op with inputs as they were, after the reference, after the kernel. */
-typedef struct test_runs {
-    const void *in, *ref, *got;
-    int32_t     variant;
-} test_runs;
-
-typedef struct test_verdict {
-    double worst; /* largest error seen, as a fraction of what is allowed */
-    char   why[256];
-} test_verdict;
-
 typedef struct test_alias {
     const char *in, *out; /* operands of one shape that may be one memory */
 } test_alias;
@@ -68,18 +57,8 @@ typedef struct hd_cases {
     /* Fills one input operand; operands come in the order of describe().  NULL: floats of the
      * pattern everywhere. */
     void (*fill)(const void *args, const hd_operand *o, void *data, test_case *c);
-    /* Allowed absolute error of each element of row `row` of the f32 output `o`.  NULL: exact. */
-    void (*limit)(const test_runs *r, const hd_operand *o, int64_t row, double *allowed);
-    /* Judges row `row` of all outputs instead, where more than one answer is right. */
-    bool (*judge)(const test_runs *r, int64_t row, test_verdict *v);
     test_alias alias[2];
 } hd_cases;
-
-/* Unit roundoff of f32. */
-#define TEST_U 0x1p-24
-/* Relative error of a sum of k terms against the sum of their magnitudes: f32 in eight lanes
- * or more, and a few roundings to make the terms and to join the lanes. */
-static inline double test_sum_error(int64_t k) { return ((double)k / 8 + 16) * TEST_U; }
 
 /* ---- making values ---- */
 
@@ -95,11 +74,6 @@ void test_fill_range(const hd_operand *o, void *data, test_case *c, float low, f
 /* seq[i] = i % n_seq: the rule all ops with sequences follow here. */
 void test_fill_seq(int32_t *seq, int64_t t, int32_t n_seq);
 void test_fill_nan(float *data, int64_t n);
-
-/* ---- allowed errors ---- */
-
-/* The sum of |v[i]|. */
-double test_magnitude(const float *v, int64_t n);
 
 /* The table of all ops, in the order of hd_ops: an op without cases does not link. */
 extern const hd_cases *const test_all_cases[];

@@ -138,41 +138,8 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_floats(o, data, c);
 }
 
-static const float *read_key(const hd_attn_sparse_args *a, int32_t i, int32_t key, float *buffer)
-{
-    bool const                 is_win = key < a->win_cap;
-    const hd_row_layout *const l = is_win ? &a->win_layout : &a->row_layout;
-    int32_t const              cap = is_win ? a->win_cap : a->row_cap;
-    int64_t const row = hd_row_of(l, i % a->n_seq, cap, is_win ? key : key - a->win_cap);
-    return hd_row_read(l, is_win ? a->win : a->rows, row, buffer);
-}
-
-/* A logit is off by the error of its dot product, a weight by twice that, and the output by
- * that share of the largest key element, and by the roundings of the two sums. */
-static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
-{
-    const hd_attn_sparse_args *const a = r->in;
-    int32_t const                    i = (int32_t)(row / a->h);
-    int32_t                          key[MAX_KEYS];
-    int32_t const                    n = list_keys(a, i, key);
-    double                           largest = 0, logit = 0;
-    for (int32_t j = 0; j < n; j++) {
-        float              buffer[HD_ROW_MAX];
-        const float *const k = read_key(a, i, key[j], buffer);
-        double             dot = 0;
-        for (int32_t c = 0; c < a->d; c++) {
-            dot += fabs((double)k[c] * a->q[row * a->d + c]);
-            largest = fmax(largest, fabs((double)k[c]));
-        }
-        logit = fmax(logit, dot * a->scale);
-    }
-    double const share = 2 * test_sum_error(a->d) * (logit + 5) + test_sum_error(n + 16);
-    for (int64_t c = 0; c < hd_operand_cols(o); c++) allowed[c] = share * largest;
-}
-
 const hd_cases hd_cases_attn_sparse = {.n = TEST_MODEL_CASES + N_EACH * HD_N_ROW_FORMATS,
                                        .patterns = TEST_FINITE & ~(1U << TEST_WIDE),
                                        .rows = offsetof(hd_attn_sparse_args, t),
                                        .make = make,
-                                       .fill = fill,
-                                       .limit = limit};
+                                       .fill = fill};

@@ -66,34 +66,8 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         fill_ring(a, o, data, c);
 }
 
-/* Largest |v| that channel c of token i may draw from. */
-static double largest_slot(const hd_compress_kv_args *a, const float *v, int64_t i, int32_t c)
-{
-    int64_t const w = a->overlap ? 2 * (int64_t)a->d : a->d;
-    double        largest = 0;
-    for (int32_t q = first_slot(a, a->pos[i]); q <= a->pos[i]; q++) {
-        bool const         is_own = q > a->pos[i] - a->r;
-        const float *const row = v + ((int64_t)a->seq[i] * a->cap + q % a->cap) * w;
-        largest = fmax(largest, fabs((double)row[a->overlap && is_own ? a->d + c : c]));
-    }
-    return largest;
-}
-
-/* The logit is rounded once (ape is at most 3), exp adds a few roundings, and so do the sums
- * over r or 2r slots. */
-static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
-{
-    const hd_compress_kv_args *const a = r->in;
-    (void)o;
-    for (int32_t c = 0; c < a->d; c++) {
-        double const z = largest_slot(a, a->gate, row, c) + 3;
-        allowed[c] = (2 * z + a->r + 32) * TEST_U * largest_slot(a, a->kv, row, c);
-    }
-}
-
 const hd_cases hd_cases_compress_kv = {.n = N_SHAPES + 33,
                                        .patterns = TEST_FINITE & ~(1U << TEST_WIDE),
                                        .rows = offsetof(hd_compress_kv_args, t),
                                        .make = make,
-                                       .fill = fill,
-                                       .limit = limit};
+                                       .fill = fill};

@@ -38,21 +38,8 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         for (int32_t i = 0; i < a->t; i++) ((int32_t *)data)[i] = positions[(i + c->index) % 8];
 }
 
-/* A rotation keeps the length of a pair; elements before the tail stay as they are. */
-static void limit(const test_runs *r, const hd_operand *o, int64_t row, double *allowed)
-{
-    const hd_rope_tail_args *const a = r->ref;
-    const float *const             x = a->x + row * a->d;
-    int32_t const                  first = a->d - a->dr;
-    (void)o;
-    for (int32_t i = 0; i < first; i++) allowed[i] = 0;
-    for (int32_t i = first; i < a->d; i += 2)
-        allowed[i] = allowed[i + 1] = 8 * TEST_U * hypot((double)x[i], (double)x[i + 1]);
-}
-
 const hd_cases hd_cases_rope_tail = {.n = N_SHAPES + N_TAILS,
                                      .patterns = TEST_FINITE,
                                      .rows = offsetof(hd_rope_tail_args, t),
                                      .make = make,
-                                     .fill = fill,
-                                     .limit = limit};
+                                     .fill = fill};

@@ -81,10 +81,3 @@ void test_fill_nan(float *data, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) data[i] = NAN;
 }
-
-double test_magnitude(const float *v, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += fabs((double)v[i]);
-    return sum;
-}

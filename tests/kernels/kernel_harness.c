@@ -12,14 +12,12 @@
 #include "base/team.h"
 #include "kernel_device.h"
 #include "kernel_operands.h"
+#include "ops/op_limits.h"
 
 /* Two NaN that no arithmetic makes: what still holds one was never written. */
 #define POISON_FIRST UINT32_C(0xFFFFFFFF)
 #define POISON_AGAIN UINT32_C(0x7FA5A5A5)
 #define I32_POISON   INT32_C(-2139062144) /* 0x80808080 */
-
-/* Below this an f32 kernel may flush what a double reference keeps. */
-#define ABSOLUTE_SLACK 0x1p-136
 
 #define MAX_BATCH_ROWS 6 /* rows of a batch that are computed alone */
 
@@ -252,9 +250,9 @@ static bool compare_row(trial *t, int32_t i, int64_t row, double *allowed)
     const unsigned char *const want = t->wanted.data[i]->data + (size_t)(row * cols) * bytes;
     const unsigned char *const got = t->got.data[i]->data + (size_t)(row * cols) * bytes;
     place const                p = {o, row};
-    test_runs const            runs = {t->in.args, t->wanted.args, t->got.args, t->cases->variant};
-    bool const                 is_exact = !t->cases->limit || o->dtype != HD_F32;
-    if (!is_exact) t->cases->limit(&runs, o, row, allowed);
+    hd_op_runs const           runs = {t->in.args, t->wanted.args, t->got.args};
+    bool const                 is_exact = !t->k->op->limit || o->dtype != HD_F32;
+    if (!is_exact) t->k->op->limit(&runs, o, row, allowed);
     for (int64_t c = 0; c < cols; c++) {
         const unsigned char *const w = want + (size_t)c * bytes, *const g = got + (size_t)c * bytes;
         float a, b;
@@ -264,7 +262,7 @@ static bool compare_row(trial *t, int32_t i, int64_t row, double *allowed)
         }
         memcpy(&a, w, sizeof a);
         memcpy(&b, g, sizeof b);
-        if (!compare_float(t, p, c, a, b, allowed[c] + ABSOLUTE_SLACK)) return false;
+        if (!compare_float(t, p, c, a, b, allowed[c] + HD_ABSOLUTE_SLACK)) return false;
     }
     return true;
 }
@@ -289,11 +287,11 @@ static int32_t count_rows(const trial *t, const void *args)
 
 static bool judge_rows(trial *t)
 {
-    test_runs const runs = {t->in.args, t->wanted.args, t->got.args, t->cases->variant};
-    int32_t const   n = count_rows(t, t->in.args);
+    hd_op_runs const runs = {t->in.args, t->wanted.args, t->got.args};
+    int32_t const    n = count_rows(t, t->in.args);
     for (int32_t row = 0; row < n; row++) {
-        test_verdict v = {0};
-        if (!t->cases->judge(&runs, row, &v)) return fail(t, FAULT_VALUE, "row %d: %s", row, v.why);
+        hd_op_verdict v = {0};
+        if (!t->k->op->judge(&runs, row, &v)) return fail(t, FAULT_VALUE, "row %d: %s", row, v.why);
         if (v.worst > t->report->worst) t->report->worst = v.worst;
     }
     return true;
@@ -301,7 +299,7 @@ static bool judge_rows(trial *t)
 
 static bool compare_outputs(trial *t)
 {
-    if (t->cases->judge) return judge_rows(t);
+    if (t->k->op->judge) return judge_rows(t);
     for (int32_t i = 0; i < t->got.n; i++)
         if (t->got.operand[i].role != HD_IN && !compare_operand(t, i)) return false;
     return true;

@@ -85,39 +85,3 @@ void test_code_rows(const test_coded *r, test_case *c)
         decode_codes(r, row, x);
     }
 }
-
-static double e2m1_at(const test_matrix *m, int64_t i, int32_t j)
-{
-    uint8_t const pair = ((const uint8_t *)m->w)[i * (m->k / 2) + j / 2];
-    return hd_e2m1_table[j & 1 ? pair >> 4 : pair & 15];
-}
-
-double test_weight(const test_matrix *m, int64_t i, int32_t j)
-{
-    int64_t const        at = i * m->k + j;
-    const uint8_t *const bytes = m->w, *const sf = m->sf;
-    switch (m->format) {
-    case HD_FMT_F32: return ((const float *)m->w)[at];
-    case HD_FMT_BF16: return hd_bf16_to_f32(((const uint16_t *)m->w)[at]);
-    case HD_FMT_FP8:
-        return (double)hd_e4m3_table[bytes[at]] *
-               ((const float *)m->sf)[i / 128 * ((m->k + 127) / 128) + j / 128];
-    case HD_FMT_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
-    default: return e2m1_at(m, i, j) * hd_e4m3_table[sf[i * (m->k / 16) + j / 16]] * m->scale;
-    }
-}
-
-double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x)
-{
-    double sum = 0;
-    for (int32_t j = 0; j < m->k; j++) sum += fabs(test_weight(m, i, j) * x[j]);
-    return sum;
-}
-
-double test_dot_tiny(const test_matrix *m, int64_t i, const float *x)
-{
-    double sum = 0;
-    for (int32_t j = 0; j < m->k; j++)
-        sum += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(test_weight(m, i, j))) + fabsf(x[j]);
-    return ldexp(sum, -124);
-}

@@ -16,12 +16,6 @@ int32_t test_weight_block(int32_t format);
  * and scales are always random. */
 void test_fill_weights(const hd_operand *o, void *data, test_case *c);
 
-typedef struct test_matrix {
-    int32_t     format, k;
-    const void *w, *sf;
-    double      scale; /* NVFP4 */
-} test_matrix;
-
 /* Rows of activations as floats and as codes, as quant_nvfp4 leaves them. */
 typedef struct test_coded {
     const float   *x;     /* [rows, k] filled; rounded by test_code_rows */
@@ -33,13 +27,6 @@ typedef struct test_coded {
 
 /* Rounds x and writes its codes, with scales that fit, that are too large and that saturate. */
 void test_code_rows(const test_coded *r, test_case *c);
-
-/* W[i,j] by the formula in ops/gemm.h. */
-double test_weight(const test_matrix *m, int64_t i, int32_t j);
-/* Sum over j of |W[i,j] * x[j]|. */
-double test_dot_magnitude(const test_matrix *m, int64_t i, const float *x);
-/* What the sum may be off because an element of either may be, by 2^-124. */
-double test_dot_tiny(const test_matrix *m, int64_t i, const float *x);
 
 HD_END_C
 #endif

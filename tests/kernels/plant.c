@@ -156,7 +156,7 @@ static int32_t describe_bytes(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-static const hd_op op_bytes = {"bytes", sizeof(hd_bytes_args), describe_bytes, NULL};
+static const hd_op op_bytes = {"bytes", sizeof(hd_bytes_args), describe_bytes, NULL, NULL, NULL};
 
 static void make_bytes(const test_case *c, void *args)
 {

@@ -41,6 +41,15 @@ static hd_status write_early(const void *args, hd_stream *stream)
     return hd_rmsnorm_ref(args, stream);
 }
 
+/* One element by less than any row would show. */
+static hd_status round_badly(const void *args, hd_stream *stream)
+{
+    const hd_rmsnorm_args *const a = args;
+    hd_status const              s = hd_rmsnorm_ref(args, stream);
+    a->y[2 * D + 9] *= 1 + 1e-5f;
+    return s;
+}
+
 static int n_calls;
 
 static hd_status drift(const void *args, hd_stream *stream)
@@ -167,17 +176,26 @@ static void expect(int at, hd_kernel bad, bool is_chosen, const char *fault)
 static void test_skipped_tail(void **state)
 {
     (void)state;
-    expect(0, (hd_kernel)BAD(rmsnorm, skip_tail), true, "L00.step: y: row 3 is 0.00");
+    expect(0, (hd_kernel)BAD(rmsnorm, skip_tail), true, "L00.step: y: row 3, element 63 is ");
     expect(0, (hd_kernel)BAD(rmsnorm, skip_tail), false,
-           "L00.step: y: row 3 is inf away from the reference"); /* the poison stays */
+           "L00.step: y: row 3, element 63 is "); /* the poison stays */
 }
 
 /* Only the pass itself runs in place. */
 static void test_in_place(void **state)
 {
     (void)state;
-    expect(0, (hd_kernel)BAD(rmsnorm, write_early), true, "L00.step: y: row 0 is 0.");
+    expect(0, (hd_kernel)BAD(rmsnorm, write_early), true, "L00.step: y: row 0, element 0 is 0, ");
     expect(0, (hd_kernel)BAD(rmsnorm, write_early), false, "");
+}
+
+/* The limit of an element is the op's own, as in tests/kernels. */
+static void test_small_error(void **state)
+{
+    (void)state;
+    for (int is_chosen = 0; is_chosen < 2; is_chosen++)
+        expect(0, (hd_kernel)BAD(rmsnorm, round_badly), is_chosen,
+               "L00.step: y: row 2, element 9 is ");
 }
 
 static void test_other_bits(void **state)
@@ -213,7 +231,7 @@ int main(void)
         cmocka_unit_test(test_healthy),  cmocka_unit_test(test_skipped_tail),
         cmocka_unit_test(test_in_place), cmocka_unit_test(test_other_bits),
         cmocka_unit_test(test_status),   cmocka_unit_test(test_in_and_out),
-        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_ids),      cmocka_unit_test(test_small_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
