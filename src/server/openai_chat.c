@@ -2,34 +2,15 @@
 
 #include "base/json_write.h"
 #include "server/api.h"
-#include "server/openai_offers.h"
 #include "server/openai_parts.h"
+#include "server/openai_prompt.h"
 
 /* POST /v1/chat/completions. */
 
 /* ---- what is asked ---- */
 
-/* What hd_prompt_chat looks at, but for a choice of tools that the grammar enforces. */
-static const char *const prompt_members[] = {"messages",
-                                             "tools",
-                                             "response_format",
-                                             "thinking",
-                                             "reasoning_effort",
-                                             "continue_final_message",
-                                             "add_generation_prompt"};
-
 static const char *const refused_members[] = {"functions", "function_call", "audio",
                                               "web_search_options", NULL};
-
-static hd_status check_messages(const hd_fields *b)
-{
-    const json_object *const v = hd_fields_find(b, "messages");
-    if (!json_object_is_type(v, json_type_array))
-        return hd_fields_wrong(b, "messages", v, "a list of messages");
-    if (json_object_array_length(v) == 0)
-        return hd_api_refuse(b->error, "messages", "the list is empty");
-    return HD_OK;
-}
 
 static hd_status check_modalities(const hd_fields *b)
 {
@@ -39,38 +20,6 @@ static hd_status check_modalities(const hd_fields *b)
                          json_object_array_length(v) == 1 &&
                          hd_json_equals(json_object_array_get_idx(v, 0), "text");
     return is_text ? HD_OK : hd_api_refuse(b->error, "modalities", "only [\"text\"] is to be had");
-}
-
-/* Other servers' words for thinking; those of the API itself come first. */
-static hd_status write_template_words(hd_ask *out, const hd_fields *b)
-{
-    const json_object *const v = hd_fields_find(b, "chat_template_kwargs");
-    hd_fields const          words = {.root = (json_object *)(uintptr_t)v, .error = b->error};
-    bool                     is_thinking = false;
-    if (!v) return HD_OK;
-    if (!json_object_is_type(v, json_type_object))
-        return hd_fields_wrong(b, "chat_template_kwargs", v, "an object");
-    HD_TRY(hd_fields_bool(&words, "enable_thinking", &is_thinking));
-    HD_TRY(hd_fields_bool(&words, "thinking", &is_thinking));
-    bool const has_word =
-        hd_fields_find(&words, "thinking") || hd_fields_find(&words, "enable_thinking");
-    if (has_word && !hd_fields_find(b, "thinking"))
-        hd_buffer_printf(&out->chat, ", \"thinking\": {\"type\": \"%s\"}",
-                         is_thinking ? "enabled" : "disabled");
-    return HD_OK;
-}
-
-static hd_status write_chat(hd_ask *out, const hd_fields *b)
-{
-    hd_buffer_text(&out->chat, "{");
-    HD_TRY(hd_fields_copy(b, prompt_members, sizeof prompt_members / sizeof prompt_members[0],
-                          &out->chat));
-    HD_TRY(write_template_words(out, b));
-    if (hd_json_equals(hd_fields_find(b, "tool_choice"), "none"))
-        hd_buffer_text(&out->chat, ", \"tool_choice\": \"none\"");
-    hd_buffer_text(&out->chat, "}");
-    out->think = HD_THINK_ASKED;
-    return out->chat.failed ? hd_ask_fail_memory(b->error) : HD_OK;
 }
 
 static hd_status read_limit(hd_ask *out, const hd_fields *b)
@@ -96,15 +45,13 @@ static hd_status read_logprobs(hd_ask *out, const hd_fields *b)
 static hd_status read(hd_ask *out, const hd_fields *b, const hd_ask_context *c)
 {
     HD_TRY(hd_ask_read_model(b, c));
-    HD_TRY(check_messages(b));
     HD_TRY(hd_ask_refuse_members(b, refused_members));
     HD_TRY(check_modalities(b));
     HD_TRY(hd_ask_read_drawing(out, b, c));
     HD_TRY(read_limit(out, b));
     HD_TRY(read_logprobs(out, b));
     HD_TRY(hd_ask_read_stream(out, b));
-    HD_TRY(hd_openai_read_offers(out, b));
-    return write_chat(out, b);
+    return hd_openai_read_prompt(out, b);
 }
 
 /* ---- what is answered, at once ---- */
