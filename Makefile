@@ -79,6 +79,9 @@ $(BUILD)/hadal: $(CLI_OBJ) $(BUILD)/server.a $(BUILD)/libhadal.a
 $(BUILD)/server.a: $(SERVER_OBJ)
 	rm -f $@ && ar rcs $@ $^
 
+# The page's files are taken in by the assembler, which tells no dependencies.
+$(BUILD)/src/server/web_page.o: $(wildcard src/server/web/*)
+
 $(BUILD)/libhadal.a: $(LIB_OBJ)
 	rm -f $@ && ar rcs $@ $^
 

@@ -29,7 +29,8 @@ typedef struct hd_api {
     void (*write_failure)(const hd_answers *r, hd_buffer *out, const hd_api_error *e);
 } hd_api;
 
-extern const hd_api hd_api_openai_chat, hd_api_openai_completions;
+extern const hd_api hd_api_openai_chat, hd_api_openai_completions, hd_api_openai_responses,
+    hd_api_anthropic_messages;
 
 HD_END_C
 #endif

@@ -48,6 +48,7 @@ typedef struct hd_ask {
     hd_generate_options generate;
     bool                has_seed;   /* else one is drawn      */
     bool                fits_limit; /* max_new shrinks to what the context has left */
+    bool                is_fitted;  /* and did, when the prompt was read                  */
     bool                is_scored;
     hd_ask_hold         hold;
     hd_grammar_options  grammar;
@@ -55,6 +56,8 @@ typedef struct hd_ask {
     bool is_streamed, has_usage, has_running_usage;
     bool has_logprobs;
     bool is_echoed;
+
+    const char *told; /* members of the body that the answer repeats, JSON; NULL: none */
 } hd_ask;
 
 void hd_ask_free(hd_ask *a); /* a zeroed one is fine */

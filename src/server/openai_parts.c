@@ -96,6 +96,15 @@ void hd_openai_write_logprobs(hd_buffer *out, const hd_answers *r, const hd_choi
     hd_buffer_free(&reasoning);
 }
 
+void hd_openai_write_content_logprobs(hd_buffer *out, const hd_answers *r, const hd_choice *c,
+                                      int32_t from, int32_t to)
+{
+    int32_t const span[2] = {from, to};
+    hd_buffer_text(out, "[");
+    write_half(out, r, c, span, false);
+    hd_buffer_text(out, "]");
+}
+
 /* ---- the rest ---- */
 
 void hd_openai_write_hadal(hd_buffer *out, const hd_answers *r, int32_t choice)

@@ -13,6 +13,9 @@ void hd_openai_write_usage(hd_buffer *out, const hd_answers *r);
  * is there when some of them belong to reasoning. */
 void hd_openai_write_logprobs(hd_buffer *out, const hd_answers *r, const hd_choice *c, int32_t from,
                               int32_t to);
+/* [...]: of these, only those of the answer itself. */
+void hd_openai_write_content_logprobs(hd_buffer *out, const hd_answers *r, const hd_choice *c,
+                                      int32_t from, int32_t to);
 /* ,"hadal":{...}: why an ended choice is blank, what of it does not parse, how long it took. */
 void hd_openai_write_hadal(hd_buffer *out, const hd_answers *r, int32_t choice);
 /* The id of a call: those of an answer sort as they came. */

@@ -55,7 +55,8 @@ static hd_status submit_part(hd_call *c, const hd_encoded *prompt, int32_t choic
 static void fit_limit(hd_ask *a, const hd_ask_context *x, const hd_encoded *prompt)
 {
     int32_t const left = x->max_tokens - prompt->n;
-    if (a->fits_limit && left > 0 && a->generate.max_new > left) a->generate.max_new = left;
+    a->is_fitted = a->fits_limit && left > 0 && a->generate.max_new > left;
+    if (a->is_fitted) a->generate.max_new = left;
 }
 
 static hd_status submit_prompt(hd_call *c, int32_t index)
