@@ -10,7 +10,8 @@
  *
  * The result grows in the folder `target`.part and gets its name when it is whole and was audited.
  * A run that was killed is taken up by the next one with the same options: shards that are whole
- * stay, and the result has the same bytes.  Memory is constant, besides the tables of headers. */
+ * stay, and the result has the same bytes.  Its own memory is constant, besides tables of headers.
+ */
 
 HD_BEGIN_C
 
