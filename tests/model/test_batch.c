@@ -685,7 +685,7 @@ static void test_wait(void **state)
     hd_engine_close(e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),
@@ -708,5 +708,6 @@ int main(void)
         cmocka_unit_test(test_askers),
         cmocka_unit_test(test_wait),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
 }
