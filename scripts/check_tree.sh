@@ -56,7 +56,8 @@ allowed() {
     engine) echo base quant checkpoint tokenizer kv weights model ;;
     doctor) echo base quant checkpoint kv weights model engine ;;
     server) echo base ;;
-    cli) echo base doctor server ;;
+    cli) echo base bench doctor server ;;
+    bench) echo base quant checkpoint kv weights ops model ;;
     *) echo "unknown folder" ;;
     esac
 }

@@ -25,6 +25,7 @@ extern const int     hd_n_verbs;
 
 int hd_cli_audit(int argc, char **argv);
 int hd_cli_bisect(int argc, char **argv);
+int hd_cli_bench(int argc, char **argv);
 int hd_cli_chat(int argc, char **argv);
 int hd_cli_compare(int argc, char **argv);
 int hd_cli_eval(int argc, char **argv);
@@ -38,9 +39,10 @@ int hd_cli_serve(int argc, char **argv);
 int hd_cli_tokens(int argc, char **argv);
 int hd_cli_trace(int argc, char **argv);
 
-extern const char hd_help_audit[], hd_help_bisect[], hd_help_chat[], hd_help_compare[],
-    hd_help_eval[], hd_help_help[], hd_help_parse[], hd_help_prompt[], hd_help_quantize[],
-    hd_help_run[], hd_help_selftest[], hd_help_serve[], hd_help_tokens[], hd_help_trace[];
+extern const char hd_help_audit[], hd_help_bench[], hd_help_bisect[], hd_help_chat[],
+    hd_help_compare[], hd_help_eval[], hd_help_help[], hd_help_parse[], hd_help_prompt[],
+    hd_help_quantize[], hd_help_run[], hd_help_selftest[], hd_help_serve[], hd_help_tokens[],
+    hd_help_trace[];
 
 /* NULL when there is no such verb. */
 const hd_verb *hd_verb_find(const char *name);

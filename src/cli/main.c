@@ -18,6 +18,7 @@ const hd_verb hd_verbs[] = {
     {"compare", hd_cli_compare, hd_help_compare, "holds two forward passes against each other"},
     {"bisect", hd_cli_bisect, hd_help_bisect,
      "tells which kernels, roundings or cache rows make the difference"},
+    {"bench", hd_cli_bench, hd_help_bench, "measures kernels, layers and models on this machine"},
     {"selftest", hd_cli_selftest, hd_help_selftest, "proves that a model computes right here"},
     {"quantize", hd_cli_quantize, hd_help_quantize,
      "makes an NVFP4 folder of another model folder"},

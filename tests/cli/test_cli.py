@@ -33,7 +33,7 @@ WEATHER = {"messages": [{"role": "user", "content": "What is the weather in Pari
            "tools": TOOLS}
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-VERBS = ["run", "chat", "serve", "eval", "audit", "trace", "compare", "bisect", "selftest", "quantize", "tokens", "prompt", "parse",
+VERBS = ["run", "chat", "serve", "eval", "audit", "trace", "compare", "bisect", "bench", "selftest", "quantize", "tokens", "prompt", "parse",
          "help"]
 # Nearly every token is as likely as the end of the answer, so the answer is long.
 RAMBLING = ["--temp", "50", "--seed", "1"]

@@ -1,0 +1,195 @@
+#include <stdio.h>
+
+#include "bench/bench_layer_weights.h"
+#include "bench/bench_operands.h"
+#include "bench/bench_report.h"
+
+#define MAX_STEPS 160
+
+/* A layer, the plan of a pass over it, and what each step took in each run. */
+typedef struct layer_job {
+    hd_bench_place         place;
+    hd_kernel_choice       choice; /* of the plan: the place's families for every op */
+    hd_bench_options       o;
+    hd_bench_report       *out;
+    const hd_bench_family *family;
+    hd_bench_layer_model   m;
+    hd_arena               meta; /* base owned */
+    hd_plan                plan;
+    double                 seconds[MAX_STEPS][HD_BENCH_RUNS];
+    int32_t                run, step; /* that are being timed */
+    double                 last;      /* when the step before ended */
+} layer_job;
+
+/* ---- the plan ---- */
+
+static void fill_plan(layer_job *j)
+{
+    hd_plan_begin(&j->plan, &j->m.act, &j->meta, hd_model_max_steps(&j->m.model), &j->choice);
+    hd_model_bind_pass(&j->m.pass, &j->m.model, j->o.tokens, &j->m.act);
+    hd_model_plan(&j->plan, &j->m.model, &j->m.pass, j->o.tokens, 0);
+}
+
+static hd_status bind_plan(layer_job *j, hd_error *err)
+{
+    void *act = NULL;
+    fill_plan(j);
+    if (j->plan.error.code != HD_OK) HD_FAIL(err, j->plan.error.code, "%s", j->plan.error.message);
+    size_t const act_bytes = j->m.act.peak, meta_bytes = j->meta.peak;
+    HD_TRY(hd_bench_put(&j->place, NULL, act_bytes, &act, err));
+    hd_memory_free(j->meta.base);
+    j->meta = (hd_arena){.base = hd_memory_alloc(meta_bytes), .cap = meta_bytes};
+    if (!j->meta.base) HD_FAIL(err, HD_ERR_MEMORY, "no room for a plan");
+    j->m.act = (hd_arena){.base = act, .cap = act_bytes};
+    fill_plan(j);
+    if (j->meta.failed || j->m.act.failed || j->plan.n > MAX_STEPS)
+        HD_FAIL(err, HD_ERR_MEMORY, "a layer of %d steps outgrew its room", j->plan.n);
+    return HD_OK;
+}
+
+/* The pass's tokens are the last ones of the context. */
+static hd_status send_ids(layer_job *j, hd_error *err)
+{
+    int32_t const t = j->o.tokens;
+    size_t const  bytes = (size_t)t * sizeof(int32_t);
+    int32_t      *ids = hd_memory_alloc(3 * bytes);
+    if (!ids) HD_FAIL(err, HD_ERR_MEMORY, "no room for %d ids", t);
+    for (int32_t i = 0; i < t; i++) {
+        ids[i] = i % j->m.config.n_vocab;
+        ids[t + i] = j->o.context - t + i;
+        ids[2 * t + i] = 0;
+    }
+    hd_status s = hd_device_write(j->place.device, j->m.pass.token, ids, bytes, err);
+    if (s == HD_OK) s = hd_device_write(j->place.device, j->m.pass.pos, ids + t, bytes, err);
+    if (s == HD_OK) s = hd_device_write(j->place.device, j->m.pass.seq, ids + 2 * t, bytes, err);
+    if (s == HD_OK) s = hd_device_sync(j->place.device, err);
+    hd_memory_free(ids);
+    return s;
+}
+
+/* ---- time ---- */
+
+static hd_status note_time(void *user, const hd_step *step, hd_error *err)
+{
+    layer_job *const j = user;
+    (void)step;
+    HD_TRY(hd_device_sync(j->place.device, err));
+    double const now = hd_bench_now();
+    j->seconds[j->step++][j->run] = now - j->last;
+    j->last = now;
+    return HD_OK;
+}
+
+/* On an accelerator each step is waited for, so that its time is its own and that of a launch. */
+static hd_status time_steps(layer_job *j, hd_error *err)
+{
+    HD_TRY(hd_plan_run(&j->plan, j->place.stream, NULL, NULL, err));
+    for (j->run = 0; j->run < HD_BENCH_RUNS; j->run++) {
+        j->step = 0;
+        j->last = hd_bench_now();
+        HD_TRY(hd_plan_run(&j->plan, j->place.stream, note_time, j, err));
+    }
+    return HD_OK;
+}
+
+static hd_status run_plan(void *ctx, hd_stream *stream, hd_error *err)
+{
+    const layer_job *const j = ctx;
+    return hd_plan_run(&j->plan, stream, NULL, NULL, err);
+}
+
+/* ---- rows ---- */
+
+static void name_row(const layer_job *j, const char *step, hd_bench_row *row)
+{
+    snprintf(row->label, sizeof row->label, "%s r%d %s", j->family->name, j->m.layer.ratio, step);
+}
+
+/* A row of a step; its bytes and operations are added to those of the whole. */
+static void add_step(layer_job *j, int32_t i, hd_bench_row *whole)
+{
+    const hd_step *const s = &j->plan.steps[i];
+    hd_bench_row         row = hd_bench_row_of("", s->kernel, s->args, j->o.tokens);
+    name_row(j, s->label, &row);
+    row.us = hd_bench_median(j->seconds[i], HD_BENCH_RUNS) * 1e6;
+    if (j->out->machine.read > 0)
+        row.read_share = row.bytes / (row.us * 1e-6) / j->out->machine.read;
+    hd_bench_add(j->out, &row);
+    whole->bytes += row.bytes;
+    whole->operations += row.operations;
+}
+
+static hd_status add_rows(layer_job *j, hd_error *err)
+{
+    hd_bench_time time;
+    hd_bench_row  whole = {.op = "layer", .kernel = hd_act_name(j->m.model.act)};
+    whole.tokens = j->o.tokens;
+    name_row(j, "layer", &whole);
+    snprintf(whole.shape, sizeof whole.shape, "%s at %d", j->o.is_pro ? "pro" : "flash",
+             j->o.context);
+    for (int32_t i = 0; i < j->plan.n; i++)
+        if (j->plan.steps[i].layer >= 0) add_step(j, i, &whole);
+    hd_bench_call const call = {run_plan, j, whole.bytes};
+    HD_TRY(hd_bench_measure(&j->place, &j->out->machine, &call, &time, err));
+    whole.us = time.seconds * 1e6;
+    whole.read_share = time.read_share;
+    hd_bench_add(j->out, &whole);
+    return HD_OK;
+}
+
+static hd_status measure_layer(layer_job *j, int32_t ratio, hd_error *err)
+{
+    HD_TRY(hd_bench_layer_make(&j->m, &j->place, &j->o, j->family, ratio, err));
+    j->m.act = (hd_arena){0};
+    hd_memory_free(j->meta.base);
+    j->meta = (hd_arena){0};
+    HD_TRY(bind_plan(j, err));
+    HD_TRY(send_ids(j, err));
+    HD_TRY(time_steps(j, err));
+    HD_TRY(add_rows(j, err));
+    hd_bench_place_clear(&j->place);
+    return HD_OK;
+}
+
+/* ---- which ---- */
+
+static hd_status check_families(const char *list, hd_error *err)
+{
+    const char *names[8];
+    for (int32_t i = 0; i < hd_bench_n_families; i++) names[i] = hd_bench_families[i].name;
+    return hd_bench_check_list(list, names, hd_bench_n_families, "families", err);
+}
+
+static hd_status measure_all(layer_job *j, const hd_log *log, hd_error *err)
+{
+    static const int32_t ratios[] = {0, 4, 128};
+    int32_t const        n = hd_bench_n_families * 3;
+    for (int32_t i = 0; i < n; i++) {
+        hd_log_progress(log, "measuring layers", i, n);
+        j->family = &hd_bench_families[i / 3];
+        if (hd_bench_is_listed(j->o.families, j->family->name))
+            HD_TRY(measure_layer(j, ratios[i % 3], err));
+    }
+    hd_log_progress(log, "measuring layers", n, n);
+    return hd_bench_finish(j->out, err);
+}
+
+hd_status hd_bench_layer(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
+                         hd_error *err)
+{
+    out->what = "layer";
+    HD_TRY(check_families(o->families, err));
+    if (o->tokens > o->context)
+        HD_FAIL(err, HD_ERR_INVALID, "%d tokens do not fit a context of %d", o->tokens, o->context);
+    layer_job *const j = hd_memory_alloc(sizeof *j);
+    if (!j) HD_FAIL(err, HD_ERR_MEMORY, "no room for a layer");
+    j->o = *o;
+    j->out = out;
+    hd_status s = hd_bench_place_open(&j->place, o, &out->machine, err);
+    j->choice = hd_kernel_choice_of(j->place.isa);
+    if (s == HD_OK) s = measure_all(j, log, err);
+    hd_memory_free(j->meta.base);
+    hd_bench_place_close(&j->place);
+    hd_memory_free(j);
+    return s;
+}

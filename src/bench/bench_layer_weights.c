@@ -1,0 +1,293 @@
+#include "bench/bench_layer_weights.h"
+
+#include <string.h>
+
+#include "quant/fp8.h"
+
+/* Experts with memory of their own; the rest are these again, so that a layer fits a small machine
+ * and yet is far larger than a cache. */
+#define OWN_EXPERTS 48
+#define VOCAB       1024 /* the embedding is not the layer's */
+#define PATTERN     4096 /* bytes that weights repeat */
+
+const hd_bench_family hd_bench_families[] = {
+    {"nvfp4", HD_ACT_NVFP4, HD_FMT_NVFP4, HD_FMT_NVFP4},
+    {"official", HD_ACT_OFFICIAL, HD_FMT_FP8, HD_FMT_MXFP4},
+    {"bf16", HD_ACT_EXACT, HD_FMT_BF16, HD_FMT_BF16},
+};
+const int32_t hd_bench_n_families = sizeof hd_bench_families / sizeof hd_bench_families[0];
+
+static hd_config flash_config(void)
+{
+    return (hd_config){.n_layers = 1,
+                       .d_model = 4096,
+                       .n_vocab = VOCAB,
+                       .n_heads = 64,
+                       .head_dim = 512,
+                       .rope_dim = 64,
+                       .q_rank = 1024,
+                       .o_groups = 8,
+                       .o_rank = 1024,
+                       .n_experts = 256,
+                       .n_experts_used = 6,
+                       .d_expert = 2048,
+                       .index_heads = 64,
+                       .index_dim = 128,
+                       .index_topk = 512,
+                       .window = 128,
+                       .hc_mult = 4,
+                       .hc_iters = 20,
+                       .max_positions = 1 << 20,
+                       .rms_eps = 1e-6f,
+                       .hc_eps = 1e-6f,
+                       .routed_scale = 1.5f,
+                       .swiglu_limit = 10,
+                       .scoring = HD_SCORING_SQRTSOFTPLUS,
+                       .rope_theta = 10000,
+                       .compress_theta = 160000,
+                       .yarn = {16, 65536, 32, 1}};
+}
+
+static hd_config pro_config(void)
+{
+    hd_config c = flash_config();
+    c.d_model = 7168;
+    c.n_heads = 128;
+    c.q_rank = 1536;
+    c.o_groups = 16;
+    c.n_experts = 384;
+    c.d_expert = 3072;
+    c.routed_scale = 2.5f;
+    c.index_topk = 1024;
+    return c;
+}
+
+/* ---- making matrices; the first failure is kept and the rest does nothing ---- */
+
+typedef struct maker {
+    hd_bench_place *p;
+    hd_status       status;
+    hd_error       *err;
+    uint64_t        rng;
+} maker;
+
+/* Runs of `bytes` whose values are taken from a pattern over and over. */
+static void *put_pattern(maker *m, const uint8_t *pattern, size_t bytes)
+{
+    void    *to = NULL;
+    uint8_t *host = m->status == HD_OK ? hd_memory_alloc(bytes) : NULL;
+    if (m->status != HD_OK) return NULL;
+    if (!host) {
+        m->status = HD_ERR_MEMORY;
+        hd_error_set(m->err, m->status, -1, "no room for weights of %zu bytes", bytes);
+        return NULL;
+    }
+    for (size_t at = 0; at < bytes; at += PATTERN)
+        memcpy(host + at, pattern, bytes - at < PATTERN ? bytes - at : PATTERN);
+    m->status = hd_bench_put(m->p, host, bytes, &to, m->err);
+    hd_memory_free(host);
+    return to;
+}
+
+static uint32_t next_random(maker *m)
+{
+    m->rng = m->rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(m->rng >> 33);
+}
+
+/* Small floats of both signs, f32 or bf16. */
+static const void *put_floats(maker *m, int64_t n, bool is_bf16)
+{
+    uint8_t pattern[PATTERN];
+    for (size_t i = 0; i < PATTERN / 4; i++) {
+        float const v = (float)next_random(m) / (float)(1U << 30) - 1;
+        float const small = v / 64;
+        memcpy(pattern + 4 * i, &small, sizeof small);
+    }
+    for (size_t i = 0; is_bf16 && i < PATTERN / 2; i++) {
+        uint16_t const b = (uint16_t)(0x3C00 | (next_random(m) & 0x80FF));
+        memcpy(pattern + 2 * i, &b, sizeof b);
+    }
+    return put_pattern(m, pattern, (size_t)n * (is_bf16 ? sizeof(uint16_t) : sizeof(float)));
+}
+
+/* Codes of any value but NaN, or scales near `base`. */
+static const void *put_codes(maker *m, size_t bytes, uint8_t base, uint8_t spread)
+{
+    uint8_t pattern[PATTERN];
+    for (size_t i = 0; i < PATTERN; i++) pattern[i] = (uint8_t)(base + next_random(m) % spread);
+    return put_pattern(m, pattern, bytes);
+}
+
+static const void *put_weights(maker *m, hd_format f, int32_t n, int32_t k)
+{
+    size_t const bytes = hd_matrix_w_bytes(f, n, k);
+    if (f == HD_FMT_F32 || f == HD_FMT_BF16) return put_floats(m, (int64_t)n * k, f == HD_FMT_BF16);
+    return f == HD_FMT_FP8 ? put_codes(m, bytes, 0x20, 32) : put_codes(m, bytes, 0, 255);
+}
+
+static const void *put_scales(maker *m, hd_format f, int32_t n, int32_t k)
+{
+    size_t const bytes = hd_matrix_sf_bytes(f, n, k);
+    if (bytes == 0) return NULL;
+    if (f == HD_FMT_FP8) return put_floats(m, (int64_t)(bytes / sizeof(float)), false);
+    return f == HD_FMT_NVFP4 ? put_codes(m, bytes, 0x18, 16) : put_codes(m, bytes, 118, 4);
+}
+
+static hd_matrix make_matrix(maker *m, hd_format f, int32_t n, int32_t k)
+{
+    hd_matrix out = {.format = f, .n = n, .k = k, .scale = 1, .input_scale = 0.01f};
+    out.w = put_weights(m, f, n, k);
+    out.sf = put_scales(m, f, n, k);
+    out.input_scale_at = put_floats(m, 1, false);
+    return out;
+}
+
+/* Pointers to n_own matrices, over and over. */
+static const void *const *put_list(maker *m, const void *const *own, int32_t n_own, int32_t n)
+{
+    const void **const all = hd_memory_alloc((size_t)n * sizeof *all);
+    void              *to = NULL;
+    if (!all && m->status == HD_OK) m->status = HD_ERR_MEMORY;
+    for (int32_t i = 0; all && i < n; i++) all[i] = own[i % n_own];
+    if (m->status == HD_OK)
+        m->status = hd_bench_put(m->p, all, (size_t)n * sizeof *all, &to, m->err);
+    hd_memory_free(all);
+    return to;
+}
+
+static hd_experts make_experts(maker *m, hd_format f, int32_t e, int32_t n, int32_t k)
+{
+    const void   *w[OWN_EXPERTS], *sf[OWN_EXPERTS];
+    int32_t const n_own = e < OWN_EXPERTS ? e : OWN_EXPERTS;
+    hd_experts    out = {.format = f, .e = e, .n = n, .k = k};
+    for (int32_t i = 0; i < n_own; i++) {
+        w[i] = put_weights(m, f, n, k);
+        sf[i] = put_scales(m, f, n, k);
+    }
+    out.w = put_list(m, w, n_own, e);
+    if (hd_matrix_sf_bytes(f, n, k)) out.sf = put_list(m, sf, n_own, e);
+    out.scale = put_floats(m, e, false);
+    out.input_scale = put_floats(m, e, false);
+    return out;
+}
+
+static hd_hc_weights make_hc(maker *m, const hd_config *c)
+{
+    int32_t const n = (2 + c->hc_mult) * c->hc_mult;
+    return (hd_hc_weights){put_floats(m, (int64_t)n * c->hc_mult * c->d_model, false),
+                           put_floats(m, n, false), put_floats(m, 3, false)};
+}
+
+static hd_compressor_weights make_compressor(maker *m, const hd_config *c, int32_t ratio,
+                                             int32_t head)
+{
+    int32_t const width = ratio == 4 ? 2 * head : head;
+    return (hd_compressor_weights){make_matrix(m, HD_FMT_BF16, width, c->d_model),
+                                   make_matrix(m, HD_FMT_BF16, width, c->d_model),
+                                   put_floats(m, (int64_t)ratio * width, false),
+                                   put_floats(m, head, false)};
+}
+
+static void make_attention(maker *m, const hd_config *c, const hd_bench_family *f,
+                           hd_layer_weights *l)
+{
+    int32_t const width = c->n_heads * c->head_dim;
+    l->wq_a = make_matrix(m, f->attention, c->q_rank, c->d_model);
+    l->wq_b = make_matrix(m, f->attention, width, c->q_rank);
+    l->wkv = make_matrix(m, f->attention, c->head_dim, c->d_model);
+    l->wo_a = make_matrix(m, f->attention, c->o_groups * c->o_rank, width / c->o_groups);
+    l->wo_b = make_matrix(m, f->attention, c->d_model, c->o_groups * c->o_rank);
+    l->q_norm = put_floats(m, c->q_rank, false);
+    l->kv_norm = put_floats(m, c->head_dim, false);
+    l->sink = put_floats(m, c->n_heads, false);
+    if (l->ratio) l->compressor = make_compressor(m, c, l->ratio, c->head_dim);
+    if (l->ratio != 4) return;
+    l->indexer.wq_b = make_matrix(m, f->attention, c->index_heads * c->index_dim, c->q_rank);
+    l->indexer.weights_proj = make_matrix(m, HD_FMT_BF16, c->index_heads, c->d_model);
+    l->indexer.compressor = make_compressor(m, c, 4, c->index_dim);
+}
+
+static void make_ffn(maker *m, const hd_config *c, const hd_bench_family *f, hd_layer_weights *l)
+{
+    l->gate = make_matrix(m, HD_FMT_BF16, c->n_experts, c->d_model);
+    l->gate_bias = put_floats(m, c->n_experts, false);
+    l->shared_w1 = make_matrix(m, f->attention, c->d_expert, c->d_model);
+    l->shared_w3 = make_matrix(m, f->attention, c->d_expert, c->d_model);
+    l->shared_w2 = make_matrix(m, f->attention, c->d_model, c->d_expert);
+    l->w1 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
+    l->w3 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
+    l->w2 = make_experts(m, f->experts, c->n_experts, c->d_model, c->d_expert);
+}
+
+static void make_layer(maker *m, const hd_config *c, const hd_bench_family *f, hd_layer_weights *l)
+{
+    l->hc_attn = make_hc(m, c);
+    l->hc_ffn = make_hc(m, c);
+    l->attn_norm = put_floats(m, c->d_model, false);
+    l->ffn_norm = put_floats(m, c->d_model, false);
+    make_attention(m, c, f, l);
+    make_ffn(m, c, f, l);
+}
+
+/* ---- the model around it ---- */
+
+static hd_status give_room(hd_bench_place *p, hd_arena *a, hd_error *err)
+{
+    void        *base = NULL;
+    size_t const bytes = a->peak;
+    HD_TRY(hd_bench_put(p, NULL, bytes, &base, err));
+    *a = (hd_arena){.base = base, .cap = bytes};
+    return HD_OK;
+}
+
+/* Rows that were never written are zeros: what attention makes of them takes as long. */
+static hd_status bind_model(hd_bench_layer_model *m, hd_bench_place *p, hd_error *err)
+{
+    hd_arena host = {0};
+    hd_model_bind_tables(&m->model, &host);
+    void *const at = hd_memory_alloc(host.peak);
+    if (!at) HD_FAIL(err, HD_ERR_MEMORY, "no room for tables of %zu bytes", host.peak);
+    host = (hd_arena){.base = at, .cap = host.peak};
+    hd_model_bind_tables(&m->model, &host);
+    void     *tables = NULL;
+    hd_status s = hd_bench_put(p, at, host.cap, &tables, err);
+    m->tables = (hd_arena){.base = tables, .cap = host.cap};
+    if (s == HD_OK) {
+        m->model.freq = (float *)(void *)((char *)tables + ((char *)m->model.freq - (char *)at));
+        m->model.freq_yarn =
+            (float *)(void *)((char *)tables + ((char *)m->model.freq_yarn - (char *)at));
+    }
+    hd_memory_free(at);
+    HD_TRY(s);
+    hd_model_bind_caches(&m->model, &m->kv);
+    HD_TRY(give_room(p, &m->kv, err));
+    hd_model_bind_caches(&m->model, &m->kv);
+    return HD_OK;
+}
+
+hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const hd_bench_options *o,
+                              const hd_bench_family *f, int32_t ratio, hd_error *err)
+{
+    maker make = {.p = p, .err = err, .rng = 1};
+    *m = (hd_bench_layer_model){.config = o->is_pro ? pro_config() : flash_config()};
+    const hd_config *const c = &m->config;
+    m->config.ratios[0] = ratio;
+    m->layer.ratio = ratio;
+    make_layer(&make, c, f, &m->layer);
+    m->weights = (hd_weights){.config = c, .layers = &m->layer};
+    m->weights.embed = make_matrix(&make, HD_FMT_BF16, c->n_vocab, c->d_model);
+    HD_TRY(make.status);
+    m->model = (hd_model){.config = c, .weights = &m->weights, .act = f->act, .caches = m->caches};
+    m->model.shape = (hd_cache_shape){.n_seq = 1,
+                                      .max_tokens = o->context,
+                                      .chunk = o->tokens,
+                                      .window = c->window,
+                                      .head_dim = c->head_dim,
+                                      .rope_dim = c->rope_dim,
+                                      .index_dim = c->index_dim,
+                                      .kv = o->kv ? o->kv : HD_KV_FP8,
+                                      .device = p->device};
+    HD_TRY(hd_cache_check(&m->model.shape, err));
+    return bind_model(m, p, err);
+}

@@ -1,0 +1,35 @@
+#ifndef HD_BENCH_BENCH_LAYER_WEIGHTS_H
+#define HD_BENCH_BENCH_LAYER_WEIGHTS_H
+
+#include "bench/bench_place.h"
+#include "model/model.h"
+
+/* One layer of a real width whose weights are made up. */
+
+HD_BEGIN_C
+
+/* Formats as published families have them. */
+typedef struct hd_bench_family {
+    const char *name;
+    hd_act      act;
+    hd_format   attention, experts; /* of projections that releases quantize; the rest is BF16 */
+} hd_bench_family;
+extern const hd_bench_family hd_bench_families[];
+extern const int32_t         hd_bench_n_families;
+
+typedef struct hd_bench_layer_model {
+    hd_config        config; /* of one layer */
+    hd_weights       weights;
+    hd_layer_weights layer;
+    hd_model         model;
+    hd_layer_cache   caches[2];
+    hd_pass          pass;
+    hd_arena         tables, kv, act;
+} hd_bench_layer_model;
+
+/* A model of one layer with this ratio of compression; all memory is p's. */
+hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const hd_bench_options *o,
+                              const hd_bench_family *f, int32_t ratio, hd_error *err);
+
+HD_END_C
+#endif

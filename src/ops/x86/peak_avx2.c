@@ -1,0 +1,3 @@
+#include "ops/x86/peak_rounds.h"
+
+void hd_peak_avx2(int64_t rounds) { multiply_add_rounds(rounds); }
