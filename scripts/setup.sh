@@ -55,6 +55,8 @@ want_test()
     want clang-format command -v clang-format
     want curl command -v curl
     want openssl command -v openssl
+    want chromium command -v chromium
+    want chromium-driver command -v chromedriver
     want python3 command -v python3
     want python3-venv python3 -c 'import ensurepip, venv'
 }
@@ -92,7 +94,7 @@ has_venv()
     cmp -s tests/requirements.txt build/venv/requirements.txt &&
         build/venv/bin/python3 - <<'END'
 import importlib.util, sys
-names = "jsonschema numpy openai safetensors tokenizers"
+names = "anthropic jsonschema numpy openai safetensors schemathesis selenium tokenizers"
 sys.exit(not all(map(importlib.util.find_spec, names.split())))
 END
 }
