@@ -17,7 +17,11 @@ from selenium.webdriver.common.keys import Keys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/support"))
 import suite  # behind the path
-from mock_server import ApiFailure, MockServer, call, text
+from mock_server import POLICY, TYPES, WEB, ApiFailure, MockServer, call, text
+from served import FRANCE, PARIS, Server
+from served import TOOLS as DEMO_TOOLS
+HADAL = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/hadal").resolve())
+MODEL = str(pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/demo").resolve())
 
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="hadal-web-"))
 PICTURES = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
@@ -620,8 +624,57 @@ def test_screen_readers():
     assert not nameless, nameless
 
 
+# ---- the server itself -------------------------------------------------------------------
+
+def test_files_are_served():
+    for file in WEB.iterdir():
+        path = "/" if file.name == "index.html" else "/openapi.json" if file.suffix == ".json" else f"/web/{file.name}"
+        status, fields, data = SERVER.ask("GET", path)
+        assert status == 200 and data == file.read_bytes(), path
+        assert fields["Content-Type"] == {**TYPES, ".json": "application/json"}[file.suffix]
+        assert fields["Content-Security-Policy"] == POLICY and fields["X-Content-Type-Options"] == "nosniff"
+    assert SERVER.ask("GET", "/web/none.js")[0] == 404 and SERVER.ask("GET", "/web/..%2froutes.c")[0] == 404
+
+
+def test_demo_answers():
+    fresh(SERVER.url + "/")
+    assert one("#model-name").text == "demo" and "NVFP4" in one("#welcome").text
+    set_options(thinking="off", temperature="0")
+    ask(FRANCE)
+    assert answer_text() == PARIS and "8 tokens" in one(".numbers").text
+    set_options(thinking="high")
+    ask("What is the capital of Greece?")
+    assert "Athens" in answer_text() and every(".reasoning summary")[-1].text.startswith("Thought for ")
+    set_options(max_tokens="2")
+    named("Retry", ".turn:last-child").click()
+    until(lambda: "cut at the limit" in every(".numbers")[-1].text)
+    assert every(".note")[-1].text == "The limit of tokens came before the reasoning ended."
+    no_complaints()
+
+
+def test_demo_calls_a_tool():
+    fresh(SERVER.url + "/")
+    set_options(thinking="off", temperature="0", system="You are a helpful assistant.", tools=json.dumps(DEMO_TOOLS))
+    ask("What is the weather in Athens?")
+    assert json.loads(one(".call pre").text) == {"location": "Athens"}
+    one(".results textarea").send_keys('{"temperature": 6, "condition": "sunny"}', Keys.ENTER)
+    until(lambda: "In Athens it is sunny with 6 degrees." in one("#log").text and not is_running())
+    no_complaints()
+
+
+def test_stop_frees_the_server():
+    fresh(SERVER.url + "/")
+    set_options(thinking="off", seed="1", temperature="2")
+    one("#prompt").send_keys("Tell me a story.", Keys.ENTER)
+    until(lambda: is_running() or answer_text())
+    keys(Keys.ESCAPE)
+    until(lambda: not is_running())
+    until(lambda: SERVER.metric("vllm:num_requests_running") == 0)
+
+
 def main():
-    global BROWSER, MOCK
+    global BROWSER, MOCK, SERVER
+    SERVER = Server(HADAL, MODEL)
     BROWSER = start_browser()
     MOCK = MockServer(scripted)
     chosen = {name: value for name, value in globals().items() if name.startswith("test_")}
@@ -629,6 +682,7 @@ def main():
         return suite.run(chosen, tempfile.mkdtemp())
     finally:
         BROWSER.quit()
+        SERVER.stop()
         shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
