@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/device.h"
@@ -28,10 +29,32 @@ uint32_t hd_cpu_isa(void)
     return mask;
 }
 
+int32_t hd_cpu_quota(const char *text)
+{
+    char           *end = NULL;
+    long long const work = strtoll(text, &end, 10);
+    long long const period = end == text ? 0 : strtoll(end, NULL, 10);
+    if (work <= 0 || period <= 0 || work / period >= INT32_MAX) return 0;
+    return (int32_t)(work / period + (work % period > 0));
+}
+
+/* In a container the root of the tree is its own group. */
+static int32_t read_quota(void)
+{
+    char        text[64] = "";
+    FILE *const f = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (!f) return 0;
+    if (!fgets(text, sizeof text, f)) text[0] = 0;
+    fclose(f);
+    return hd_cpu_quota(text);
+}
+
 int32_t hd_cpu_count(void)
 {
-    cpu_set_t set;
-    int const n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpu_set_t     set;
+    int const     n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int32_t const quota = read_quota();
+    if (quota > 0 && quota < n) return quota;
     return n > 0 ? n : 1;
 }
 

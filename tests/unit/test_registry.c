@@ -140,6 +140,19 @@ static void each_op_has_its_own_families(void **state)
     assert_ptr_equal(hd_kernel_select(&c, &hd_op_rmsnorm, &a), &own);
 }
 
+static void reads_quotas(void **state)
+{
+    (void)state;
+    assert_int_equal(hd_cpu_quota("200000 100000\n"), 2);
+    assert_int_equal(hd_cpu_quota("150000 100000\n"), 2);
+    assert_int_equal(hd_cpu_quota("1000 100000\n"), 1);
+    static const char *const none[] = {"", "max 100000\n", "100000", "100000 0", "-1 100000", "x"};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_int_equal(hd_cpu_quota(none[i]), 0);
+    assert_int_equal(hd_cpu_quota("9223372036854775807 1"), 0);
+    assert_true(hd_cpu_count() >= 1);
+}
+
 static void parses_families(void **state)
 {
     (void)state;
@@ -182,6 +195,7 @@ int main(void)
         cmocka_unit_test(describes_lists_of_matrices),
         cmocka_unit_test(selects_inside_the_mask),
         cmocka_unit_test(each_op_has_its_own_families),
+        cmocka_unit_test(reads_quotas),
         cmocka_unit_test(parses_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
