@@ -204,7 +204,7 @@ static void judge_floats(hd_kernel_result *res, const rerun *r, int32_t i, const
     for (int64_t row = 0; row < hd_operand_rows(o); row++) {
         size_t const bytes = (size_t)cols * sizeof *got;
         if (memcmp(got + row * cols, want + row * cols, bytes) == 0) continue; /* needs no limit */
-        r->step->kernel->op->limit(runs, o, row, r->c->allowed);
+        r->step->kernel->op->allow(runs, o, row, r->c->allowed);
         judge_row(res, r, o, row, got + row * cols, want + row * cols);
     }
 }
@@ -247,7 +247,7 @@ static void judge(hd_kernel_result *res, const rerun *r, const void *got)
     for (int32_t i = 0; i < r->x->n; i++) {
         const hd_operand *const o = &r->x->o[i];
         if (!is_output(o) || bytes_of(o) == 0) continue;
-        if (op->limit && o->dtype == HD_F32)
+        if (op->allow && o->dtype == HD_F32)
             judge_floats(res, r, i, &runs);
         else
             judge_exact(res, r, i, hd_operand_pointer(got, o));

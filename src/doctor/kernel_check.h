@@ -5,7 +5,7 @@
 
 /* Runs every kernel that could take a step on the very inputs of that step, beside a pass, and
  * holds it against the op's reference: a model's own shapes and values, where tests/kernels has
- * cases of its own; both hold kernels to the op's own limits (hd_op.limit).  Kernels of the host
+ * cases of its own; both hold kernels to the op's own limits (hd_op.allow).  Kernels of the host
  * only. */
 
 HD_BEGIN_C

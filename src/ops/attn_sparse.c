@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -60,7 +60,7 @@ static int32_t count_keys(const hd_attn_sparse_args *a, int64_t i)
 
 /* A logit is off by the error of its dot product, a weight by twice that, and the output by
  * that share of the largest key element, and by the roundings of the two sums. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_attn_sparse_args *const a = r->in;
     int64_t const                    i = row / a->h;
@@ -82,4 +82,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
 }
 
 const hd_op hd_op_attn_sparse = {
-    "attn_sparse", sizeof(hd_attn_sparse_args), describe, breaks, limit, NULL};
+    "attn_sparse", sizeof(hd_attn_sparse_args), describe, breaks, allow, NULL};

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -60,7 +60,7 @@ static double largest_ape(const hd_compress_kv_args *a, int32_t c)
 
 /* The logit is rounded once, exp adds a few roundings, and so do the sums
  * over r or 2r slots. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_compress_kv_args *const a = r->in;
     bool const                       ends_group = (a->pos[row] + 1) % a->r == 0;
@@ -74,4 +74,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
 }
 
 const hd_op hd_op_compress_kv = {
-    "compress_kv", sizeof(hd_compress_kv_args), describe, breaks, limit, NULL};
+    "compress_kv", sizeof(hd_compress_kv_args), describe, breaks, allow, NULL};

@@ -1,7 +1,7 @@
 #include "ops/grouped_gemm.h"
 
 #include "ops/matrix_operands.h"
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 #include "quant/fp4.h"
 
 /* One such tensor for each expert. */
@@ -69,7 +69,7 @@ static const char *breaks_nvfp4(const void *args)
     return a->k % 16 ? "k % 16 == 0" : breaks(args);
 }
 
-static void limit(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t row,
+static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t row,
                   double *allowed)
 {
     const hd_grouped_gemm_args *const a = r->in;
@@ -83,36 +83,36 @@ static void limit(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
             hd_sum_error(a->k) * hd_matrix_dot_magnitude(&m, i, x) + hd_matrix_dot_tiny(&m, i, x);
 }
 
-static void limit_f32(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow_f32(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    limit(r, HD_FMT_F32, o, row, allowed);
+    allow(r, HD_FMT_F32, o, row, allowed);
 }
-static void limit_bf16(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow_bf16(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    limit(r, HD_FMT_BF16, o, row, allowed);
+    allow(r, HD_FMT_BF16, o, row, allowed);
 }
-static void limit_fp8(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow_fp8(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    limit(r, HD_FMT_FP8, o, row, allowed);
+    allow(r, HD_FMT_FP8, o, row, allowed);
 }
-static void limit_mxfp4(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow_mxfp4(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    limit(r, HD_FMT_MXFP4, o, row, allowed);
+    allow(r, HD_FMT_MXFP4, o, row, allowed);
 }
-static void limit_nvfp4(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow_nvfp4(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    limit(r, HD_FMT_NVFP4, o, row, allowed);
+    allow(r, HD_FMT_NVFP4, o, row, allowed);
 }
 
 const hd_op hd_op_grouped_gemm_f32 = {
-    "grouped_gemm_f32", sizeof(hd_grouped_gemm_args), describe_f32, breaks, limit_f32, NULL};
+    "grouped_gemm_f32", sizeof(hd_grouped_gemm_args), describe_f32, breaks, allow_f32, NULL};
 const hd_op hd_op_grouped_gemm_bf16 = {
-    "grouped_gemm_bf16", sizeof(hd_grouped_gemm_args), describe_bf16, breaks, limit_bf16, NULL};
+    "grouped_gemm_bf16", sizeof(hd_grouped_gemm_args), describe_bf16, breaks, allow_bf16, NULL};
 const hd_op hd_op_grouped_gemm_fp8 = {
-    "grouped_gemm_fp8", sizeof(hd_grouped_gemm_args), describe_fp8, breaks, limit_fp8, NULL};
+    "grouped_gemm_fp8", sizeof(hd_grouped_gemm_args), describe_fp8, breaks, allow_fp8, NULL};
 const hd_op hd_op_grouped_gemm_mxfp4 = {"grouped_gemm_mxfp4", sizeof(hd_grouped_gemm_args),
                                         describe_mxfp4,       breaks_mxfp4,
-                                        limit_mxfp4,          NULL};
+                                        allow_mxfp4,          NULL};
 const hd_op hd_op_grouped_gemm_nvfp4 = {"grouped_gemm_nvfp4", sizeof(hd_grouped_gemm_args),
                                         describe_nvfp4,       breaks_nvfp4,
-                                        limit_nvfp4,          NULL};
+                                        allow_nvfp4,          NULL};

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -19,7 +19,7 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_hadamard_args *const a = r->in;
     double const                  sum = hd_magnitude(a->x + row * a->k, a->k) / sqrt((double)a->k);
@@ -27,4 +27,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     for (int32_t i = 0; i < a->k; i++) allowed[i] = hd_sum_error(a->k) * sum;
 }
 
-const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe, breaks, limit, NULL};
+const hd_op hd_op_hadamard = {"hadamard", sizeof(hd_hadamard_args), describe, breaks, allow, NULL};

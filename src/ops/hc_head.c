@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -23,12 +23,12 @@ static const char *breaks(const void *args)
     return NULL;
 }
 
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_hc_head_args *const a = r->in;
     hd_stream_mix const          x = {a->s + row * a->m * a->d, a->fn, a->m, a->d, a->eps};
     (void)o;
-    hd_mix_limit(&x, fabs((double)a->scale[0]), allowed);
+    hd_mix_allow(&x, fabs((double)a->scale[0]), allowed);
 }
 
-const hd_op hd_op_hc_head = {"hc_head", sizeof(hd_hc_head_args), describe, breaks, limit, NULL};
+const hd_op hd_op_hc_head = {"hc_head", sizeof(hd_hc_head_args), describe, breaks, allow, NULL};

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -23,7 +23,7 @@ static const char *breaks(const void *args)
 }
 
 /* Row t*m + j of s. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_hc_post_args *const a = r->in;
     int64_t const                t = row / a->m, j = row % a->m;
@@ -37,4 +37,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     }
 }
 
-const hd_op hd_op_hc_post = {"hc_post", sizeof(hd_hc_post_args), describe, breaks, limit, NULL};
+const hd_op hd_op_hc_post = {"hc_post", sizeof(hd_hc_post_args), describe, breaks, allow, NULL};

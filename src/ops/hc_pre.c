@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -27,7 +27,7 @@ static const char *breaks(const void *args)
 
 /* Row t*m + i of comb.  Normalising rows and columns does not make relative differences
  * larger, but each pass rounds. */
-static void limit_comb(const hd_hc_pre_args *ref, const hd_stream_mix *x, int64_t row,
+static void allow_comb(const hd_hc_pre_args *ref, const hd_stream_mix *x, int64_t row,
                        double *allowed)
 {
     int32_t const m = x->m;
@@ -37,19 +37,19 @@ static void limit_comb(const hd_hc_pre_args *ref, const hd_stream_mix *x, int64_
         allowed[j] = (4 * z + passes + 32 * HD_ROUNDOFF) * fabs((double)ref->comb[row * m + j]);
 }
 
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_hc_pre_args *const a = r->in;
     int64_t const               t = hd_operand_is(o, "comb") ? row / a->m : row;
     hd_stream_mix const         x = {a->s + t * a->m * a->d, a->fn, a->m, a->d, a->eps};
     if (hd_operand_is(o, "comb"))
-        limit_comb(r->ref, &x, row, allowed);
+        allow_comb(r->ref, &x, row, allowed);
     else if (hd_operand_is(o, "x"))
-        hd_mix_limit(&x, fabs((double)a->scale[0]), allowed);
+        hd_mix_allow(&x, fabs((double)a->scale[0]), allowed);
     else
         for (int32_t i = 0; i < a->m; i++)
             allowed[i] =
                 hd_mix_error(&x, a->m + i) * fabs((double)a->scale[1]) / 2 + 16 * HD_ROUNDOFF;
 }
 
-const hd_op hd_op_hc_pre = {"hc_pre", sizeof(hd_hc_pre_args), describe, breaks, limit, NULL};
+const hd_op hd_op_hc_pre = {"hc_pre", sizeof(hd_hc_pre_args), describe, breaks, allow, NULL};

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -41,7 +41,7 @@ static double score_magnitude(const hd_index_score_args *a, int64_t t, int32_t r
     return sum;
 }
 
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_index_score_args *const a = r->in;
     int32_t const                    visible = (a->pos[row] + 1) / a->group;
@@ -51,4 +51,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
 }
 
 const hd_op hd_op_index_score = {
-    "index_score", sizeof(hd_index_score_args), describe, breaks, limit, NULL};
+    "index_score", sizeof(hd_index_score_args), describe, breaks, allow, NULL};

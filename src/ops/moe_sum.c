@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -15,7 +15,7 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     return n;
 }
 
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_moe_sum_args *const a = r->in;
     (void)o;
@@ -29,4 +29,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     }
 }
 
-const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe, NULL, limit, NULL};
+const hd_op hd_op_moe_sum = {"moe_sum", sizeof(hd_moe_sum_args), describe, NULL, allow, NULL};

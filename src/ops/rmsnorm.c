@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -15,7 +15,7 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 }
 
 /* The sum has no cancellation, so every element has a relative error. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_rmsnorm_args *const a = r->ref;
     const float *const           y = a->y + row * a->d;
@@ -23,4 +23,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     for (int32_t i = 0; i < a->d; i++) allowed[i] = hd_sum_error(a->d) * fabs((double)y[i]);
 }
 
-const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe, NULL, limit, NULL};
+const hd_op hd_op_rmsnorm = {"rmsnorm", sizeof(hd_rmsnorm_args), describe, NULL, allow, NULL};

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -23,7 +23,7 @@ static const char *breaks(const void *args)
 }
 
 /* A rotation keeps the length of a pair; elements before the tail stay as they are. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_rope_tail_args *const a = r->ref;
     const float *const             x = a->x + row * a->d;
@@ -34,5 +34,5 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
         allowed[i] = allowed[i + 1] = 8 * HD_ROUNDOFF * hypot((double)x[i], (double)x[i + 1]);
 }
 
-const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe, breaks, limit,
+const hd_op hd_op_rope_tail = {"rope_tail", sizeof(hd_rope_tail_args), describe, breaks, allow,
                                NULL};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {

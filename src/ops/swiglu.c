@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
@@ -23,7 +23,7 @@ static const char *breaks(const void *args)
 }
 
 /* Relative, except where exp(-g) leaves f32: there silu may be 0. */
-static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
+static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_swiglu_args *const in = r->in, *const ref = r->ref;
     (void)o;
@@ -35,4 +35,4 @@ static void limit(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     }
 }
 
-const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe, breaks, limit, NULL};
+const hd_op hd_op_swiglu = {"swiglu", sizeof(hd_swiglu_args), describe, breaks, allow, NULL};

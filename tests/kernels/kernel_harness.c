@@ -12,7 +12,7 @@
 #include "base/team.h"
 #include "kernel_device.h"
 #include "kernel_operands.h"
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 /* Two NaN that no arithmetic makes: what still holds one was never written. */
 #define POISON_FIRST UINT32_C(0xFFFFFFFF)
@@ -251,8 +251,8 @@ static bool compare_row(trial *t, int32_t i, int64_t row, double *allowed)
     const unsigned char *const got = t->got.data[i]->data + (size_t)(row * cols) * bytes;
     place const                p = {o, row};
     hd_op_runs const           runs = {t->in.args, t->wanted.args, t->got.args};
-    bool const                 is_exact = !t->k->op->limit || o->dtype != HD_F32;
-    if (!is_exact) t->k->op->limit(&runs, o, row, allowed);
+    bool const                 is_exact = !t->k->op->allow || o->dtype != HD_F32;
+    if (!is_exact) t->k->op->allow(&runs, o, row, allowed);
     for (int64_t c = 0; c < cols; c++) {
         const unsigned char *const w = want + (size_t)c * bytes, *const g = got + (size_t)c * bytes;
         float a, b;

@@ -1,4 +1,4 @@
-#include "ops/op_limits.h"
+#include "ops/op_errors.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ double hd_mix_largest_error(const hd_stream_mix *x, int32_t first, int32_t n)
 }
 
 /* A sigmoid is at most 1, its slope at most 1/4. */
-void hd_mix_limit(const hd_stream_mix *x, double gain, double *allowed)
+void hd_mix_allow(const hd_stream_mix *x, double gain, double *allowed)
 {
     double const pre = hd_mix_largest_error(x, 0, x->m) * gain / 4 + 16 * HD_ROUNDOFF;
     for (int32_t c = 0; c < x->d; c++) {

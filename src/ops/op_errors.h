@@ -1,9 +1,9 @@
-#ifndef HD_OPS_OP_LIMITS_H
-#define HD_OPS_OP_LIMITS_H
+#ifndef HD_OPS_OP_ERRORS_H
+#define HD_OPS_OP_ERRORS_H
 
 #include "ops/op.h"
 
-/* What the limits of ops (hd_op.limit) are derived from. */
+/* What the errors that ops allow (hd_op.allow) are derived from. */
 
 HD_BEGIN_C
 
@@ -28,7 +28,7 @@ double hd_mix_error(const hd_stream_mix *x, int64_t i);
 /* The largest of n of them. */
 double hd_mix_largest_error(const hd_stream_mix *x, int32_t first, int32_t n);
 /* Limits of the mixed row [d]; gain is the factor of z in the sigmoid. */
-void hd_mix_limit(const hd_stream_mix *x, double gain, double *allowed);
+void hd_mix_allow(const hd_stream_mix *x, double gain, double *allowed);
 
 HD_END_C
 #endif
