@@ -71,7 +71,8 @@ def events(**more):
         name, _, value = part.partition("\n")
         value = json.loads(value.removeprefix("data: "))
         assert name == "event: " + value["type"], part
-        out.append(value)
+        if value["type"] != "ping" or len(out) == 1:  # later ones are sent during silence
+            out.append(value)
     return out
 
 

@@ -43,6 +43,8 @@ def events(**more):
     assert parts.pop() == ""
     out = []
     for part in parts:
+        if part.startswith(":"):
+            continue  # sent during silence
         name, _, value = part.partition("\n")
         value = json.loads(value.removeprefix("data: "))
         assert name == "event: " + value["type"], part
