@@ -292,11 +292,33 @@ static bool leads_home(text_check *t, const char_form *form, uint32_t i, uint32_
     return true;
 }
 
+bool hd_automaton_reads_plain(const hd_automaton *a, const hd_rule_state *s)
+{
+    const hd_dfa_edge *const edges = hd_automaton_edges(a) + s->first;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t c = edges[i].lo; c <= edges[i].hi && c < 256; c++)
+            if (hd_is_plain_byte(c)) return true;
+    return false;
+}
+
+/* Whether a state calls anything that may begin with plain text. */
+static bool calls_plain(const hd_automaton *a, const hd_rule_state *s)
+{
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        const hd_dfa_edge *const   e = hd_automaton_edges(a) + s->first + s->n + i;
+        const hd_rule_state *const start =
+            hd_automaton_states(a) + hd_automaton_rules(a)[called_rule(e)].start;
+        if (start->accepts || start->n_calls || hd_automaton_reads_plain(a, start)) return true;
+    }
+    return false;
+}
+
 /* Where plain text leads in one character, if it all leads to one state that does not accept. */
 static bool find_home(const hd_automaton *a, uint32_t state, text_check *out)
 {
     *out = (text_check){.a = a, .home = UNSETTLED};
-    if (!hd_automaton_states(a)[state].row || hd_automaton_states(a)[state].accepts) return false;
+    const hd_rule_state *const s = hd_automaton_states(a) + state;
+    if (!s->row || s->accepts || calls_plain(a, s)) return false;
     for (size_t i = 0; i < sizeof char_forms / sizeof char_forms[0]; i++)
         if (!leads_home(out, &char_forms[i], 0, state)) return false;
     return !(out->flags & ~(uint32_t)HD_EDGE_COUNT);

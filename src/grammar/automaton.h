@@ -35,7 +35,7 @@ typedef struct hd_rule_state {
     uint32_t row;      /* its table by byte, plus 1; 0: none */
     bool     accepts;
     bool     is_text; /* any plain text leads on: all its characters lead to one state, and stay
-                         there; none of both accepts */
+                         there; none of both accepts, or calls what reads plain text */
     bool counts_text; /* each character is one more */
 } hd_rule_state;
 
@@ -95,6 +95,8 @@ hd_status hd_automaton_define(hd_automaton *a, uint32_t rule, const hd_nfa *n, h
 hd_status hd_automaton_finish(hd_automaton *a, hd_error *err);
 /* Whether a rule has any word, after finish. */
 bool hd_automaton_has_word(const hd_automaton *a, uint32_t rule);
+/* Whether a state has an edge that reads a plain byte; calls do not count. */
+bool hd_automaton_reads_plain(const hd_automaton *a, const hd_rule_state *s);
 void hd_automaton_free(hd_automaton *a);
 
 HD_END_C

@@ -40,13 +40,28 @@ static void add_exit(walker *w, uint32_t node)
     hd_buffer_add(&w->view->exits, &node, sizeof node);
 }
 
-/* Reads the byte of a node.  returns whether any thread took it */
+/* Whether nothing but text can be read from a mark on, more of it than a token has. */
+static bool is_all_text(const walker *w, const hd_run_mark *m)
+{
+    const hd_run *const        run = &w->walk->run;
+    const hd_thread *const     t = hd_run_threads(run) + m->first;
+    const hd_rule_state *const s = hd_automaton_states(run->a) + t->state;
+    uint32_t const             max = hd_automaton_rules(run->a)[s->rule].shape.max;
+    return m->n == 1 && s->is_text && (max == HD_COUNT_ANY || max - t->count > w->trie->max_bytes);
+}
+
+/* Reads the byte of a node.  returns whether any thread took it, and those below it are to be read
+ */
 static bool enter(walker *w, uint32_t node, uint32_t depth)
 {
     hd_run *const      run = &w->walk->run;
     hd_run_mark *const m = &w->walk->marks[depth];
     *m = hd_run_step(run, m - 1, w->trie->byte[node]);
     if (m->n == 0) return false;
+    if (w->trie->is_plain[node] && is_all_text(w, m)) {
+        for (uint32_t i = node; i < w->trie->skip[node]; i++) add_token(w, i);
+        return false;
+    }
     hd_run_close(run, m);
     add_token(w, node);
     if (m->has_end) add_exit(w, node);
@@ -70,15 +85,6 @@ static void walk_below(walker *w, uint32_t node)
     }
 }
 
-static bool reads_plain(const hd_automaton *a, const hd_rule_state *s)
-{
-    const hd_dfa_edge *const edges = hd_automaton_edges(a) + s->first;
-    for (uint32_t i = 0; i < s->n; i++)
-        for (uint32_t c = edges[i].lo; c <= edges[i].hi && c < 256; c++)
-            if (hd_is_plain_byte(c)) return true;
-    return false;
-}
-
 /* How many characters of plain text may come: as many as a token can have if more, 0 when the run
  * does not stand in text.  All plain tokens that are short enough are allowed then, and none of
  * them has an exit. */
@@ -92,7 +98,7 @@ static uint32_t find_text_room(const walker *w)
         const hd_rule_state *const s = hd_automaton_states(run->a) + t->state;
         if (s->is_text && !text)
             text = t;
-        else if (reads_plain(run->a, s))
+        else if (hd_automaton_reads_plain(run->a, s))
             return 0;
     }
     if (!text) return 0;
