@@ -13,10 +13,17 @@ typedef enum hd_format {
     HD_FMT_BF16,
     HD_FMT_FP8,
     HD_FMT_MXFP4,
-    HD_FMT_NVFP4
+    HD_FMT_NVFP4,
+    HD_FMT_MXFP4_TILES, /* the same, moved: quant/tiles.h */
+    HD_FMT_NVFP4_TILES
 } hd_format;
-#define HD_N_FORMATS 6
+#define HD_N_FORMATS 8
 const char *hd_format_name(hd_format f); /* "NVFP4" */
+
+/* The format in which a matrix has the same values in rows; a format in rows itself. */
+hd_format hd_format_in_rows(hd_format f);
+/* The format of a four-bit matrix in tiles. */
+hd_format hd_format_in_tiles(hd_format f);
 
 typedef struct hd_matrix {
     hd_format   format;
