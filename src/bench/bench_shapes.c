@@ -49,10 +49,25 @@ static hd_bench_case attention(const char *label, int32_t t, int32_t context, in
     return (hd_bench_case){label, &hd_op_attn_sparse, {.attn = a}};
 }
 
+/* The ops of four-bit matrices in the layout that the kernels of a place take. */
+typedef struct four_bit {
+    const hd_op *nvfp4, *mxfp4, *grouped_nvfp4, *grouped_mxfp4;
+} four_bit;
+
+static four_bit four_bit_of(uint32_t isa)
+{
+    if (isa & HD_ISA_SM90)
+        return (four_bit){&hd_op_gemm_nvfp4_tiles, &hd_op_gemm_mxfp4_tiles,
+                          &hd_op_grouped_gemm_nvfp4_tiles, &hd_op_grouped_gemm_mxfp4_tiles};
+    return (four_bit){&hd_op_gemm_nvfp4, &hd_op_gemm_mxfp4, &hd_op_grouped_gemm_nvfp4,
+                      &hd_op_grouped_gemm_mxfp4};
+}
+
 int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_CASES])
 {
     int32_t const       t = o->tokens, rows = o->context / 4;
     hd_row_layout const index = {HD_ROW_MXFP4, 128, 0, 64};
+    four_bit const      four = four_bit_of(o->isa);
     int32_t             n = 0;
     out[n++] = (hd_bench_case){
         "norm", &hd_op_rmsnorm, {.rmsnorm = {.t = t, .d = D, .eps = 1e-6f, .has_w = true}}};
@@ -62,30 +77,30 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
         {.hc_pre = {.t = t, .m = STREAMS, .d = D, .iters = 20, .eps = 1e-6f, .hc_eps = 1e-6f}}};
     out[n++] =
         (hd_bench_case){"hc_post", &hd_op_hc_post, {.hc_post = {.t = t, .m = STREAMS, .d = D}}};
-    out[n++] = gemm("square", &hd_op_gemm_nvfp4, t, D, D, 1);
+    out[n++] = gemm("square", four.nvfp4, t, D, D, 1);
     out[n++] = coded(gemm("square w4a4", &hd_op_gemm_nvfp4, t, D, D, 1));
-    out[n++] = gemm("square", &hd_op_gemm_mxfp4, t, D, D, 1);
+    out[n++] = gemm("square", four.mxfp4, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_fp8, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_bf16, t, D, D, 1);
     out[n++] = gemm("q_a", &hd_op_gemm_fp8, t, 1024, D, 1);
-    out[n++] = gemm("q_a", &hd_op_gemm_nvfp4, t, 1024, D, 1);
+    out[n++] = gemm("q_a", four.nvfp4, t, 1024, D, 1);
     out[n++] = gemm("q_b", &hd_op_gemm_fp8, t, HEADS * HEAD, 1024, 1);
-    out[n++] = gemm("q_b", &hd_op_gemm_nvfp4, t, HEADS * HEAD, 1024, 1);
-    out[n++] = gemm("o_a", &hd_op_gemm_nvfp4, t, 1024, HEADS * HEAD / 8, 8);
-    out[n++] = gemm("o_b", &hd_op_gemm_nvfp4, t, D, 8192, 1);
+    out[n++] = gemm("q_b", four.nvfp4, t, HEADS * HEAD, 1024, 1);
+    out[n++] = gemm("o_a", four.nvfp4, t, 1024, HEADS * HEAD / 8, 8);
+    out[n++] = gemm("o_b", four.nvfp4, t, D, 8192, 1);
     out[n++] = gemm("gate", &hd_op_gemm_bf16, t, EXPERTS, D, 1);
-    out[n++] = gemm("large", &hd_op_gemm_nvfp4, t, 16384, 7168, 1);
-    out[n++] = gemm("large", &hd_op_gemm_mxfp4, t, 16384, 7168, 1);
+    out[n++] = gemm("large", four.nvfp4, t, 16384, 7168, 1);
+    out[n++] = gemm("large", four.mxfp4, t, 16384, 7168, 1);
     out[n++] =
         (hd_bench_case){"router",
                         &hd_op_router,
                         {.router = {.t = t, .s = USED, .e = EXPERTS, .vocab = 1, .scale = 1.5f}}};
-    out[n++] = experts("w1", &hd_op_grouped_gemm_nvfp4, t, 1, INNER, D);
-    out[n++] = experts("w2", &hd_op_grouped_gemm_nvfp4, t, USED, D, INNER);
+    out[n++] = experts("w1", four.grouped_nvfp4, t, 1, INNER, D);
+    out[n++] = experts("w2", four.grouped_nvfp4, t, USED, D, INNER);
     out[n++] = coded(experts("w1 w4a4", &hd_op_grouped_gemm_nvfp4, t, USED, INNER, D));
     out[n++] = coded(experts("w2 w4a4", &hd_op_grouped_gemm_nvfp4, t, USED, D, INNER));
-    out[n++] = experts("w1", &hd_op_grouped_gemm_mxfp4, t, 1, INNER, D);
-    out[n++] = experts("w2", &hd_op_grouped_gemm_mxfp4, t, USED, D, INNER);
+    out[n++] = experts("w1", four.grouped_mxfp4, t, 1, INNER, D);
+    out[n++] = experts("w2", four.grouped_mxfp4, t, USED, D, INNER);
     out[n++] = (hd_bench_case){"index_score",
                                &hd_op_index_score,
                                {.index_score = {.t = t,
@@ -106,11 +121,12 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
 
 int32_t hd_bench_list_squares(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_CASES])
 {
-    int32_t const t = o->tokens;
-    int32_t       n = 0;
-    out[n++] = gemm("nvfp4", &hd_op_gemm_nvfp4, t, D, D, 1);
+    int32_t const  t = o->tokens;
+    four_bit const four = four_bit_of(o->isa);
+    int32_t        n = 0;
+    out[n++] = gemm("nvfp4", four.nvfp4, t, D, D, 1);
     if (!(o->isa & HD_ISA_DEVICE)) out[n++] = coded(gemm("w4a4", &hd_op_gemm_nvfp4, t, D, D, 1));
-    out[n++] = gemm("mxfp4", &hd_op_gemm_mxfp4, t, D, D, 1);
+    out[n++] = gemm("mxfp4", four.mxfp4, t, D, D, 1);
     out[n++] = gemm("fp8", &hd_op_gemm_fp8, t, D, D, 1);
     out[n++] = gemm("bf16", &hd_op_gemm_bf16, t, D, D, 1);
     return n;

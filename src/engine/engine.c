@@ -218,9 +218,11 @@ static hd_status place_weights(hd_engine *e, hd_error *err)
                      "sm120 kernels have run only with their instruction emulated, never on their "
                      "own GPU: compare them before relying on them");
     e->stream = hd_device_stream(e->device);
-    HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
+    /* Hopper's kernels for four-bit weights take tiles; the others take rows. */
+    hd_upload const to = {e->device, &e->placed, (e->options.isa & HD_ISA_SM90) != 0};
+    HD_TRY(hd_weights_upload(e->weights, &to, &e->log, err));
     HD_TRY(own_arena(e->device, &e->placed, "weights", err));
-    HD_TRY(hd_weights_upload(e->weights, e->device, &e->placed, &e->log, err));
+    HD_TRY(hd_weights_upload(e->weights, &to, &e->log, err));
     return hd_device_sync(e->device, err);
 }
 

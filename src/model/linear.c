@@ -10,10 +10,9 @@
 #define ACT_BLOCK 128
 #define ROW_BLOCK 64
 
-static bool is_quantized(hd_format f)
-{
-    return f == HD_FMT_FP8 || f == HD_FMT_MXFP4 || f == HD_FMT_NVFP4;
-}
+static bool is_quantized(hd_format f) { return f != HD_FMT_F32 && f != HD_FMT_BF16; }
+
+static bool is_nvfp4(hd_format f) { return hd_format_in_rows(f) == HD_FMT_NVFP4; }
 
 static int32_t n_groups(const hd_linear *l) { return l->groups ? l->groups : 1; }
 
@@ -59,15 +58,16 @@ static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gem
                .block = ACT_BLOCK);
         return (hd_rows_in){.x = y};
     }
-    if (s->m->act == HD_ACT_NVFP4 && l->w->format == HD_FMT_NVFP4)
-        return hd_add_nvfp4_rounding(s, l->round_label,
-                                     (hd_quant_nvfp4_args){.x = l->x,
-                                                           .scale = l->w->input_scale_at,
-                                                           .t = l->t,
-                                                           .s = 1,
-                                                           .k = k,
-                                                           .e = 1,
-                                                           .has_codes = wants_codes(s, a)});
+    if (s->m->act == HD_ACT_NVFP4 && is_nvfp4(l->w->format))
+        return hd_add_nvfp4_rounding(
+            s, l->round_label,
+            (hd_quant_nvfp4_args){.x = l->x,
+                                  .scale = l->w->input_scale_at,
+                                  .t = l->t,
+                                  .s = 1,
+                                  .k = k,
+                                  .e = 1,
+                                  .has_codes = l->w->format == HD_FMT_NVFP4 && wants_codes(s, a)});
     return (hd_rows_in){.x = l->x};
 }
 
@@ -91,9 +91,13 @@ float *hd_add_linear(const hd_site *s, const hd_linear *l)
     a.x_sf = in.sf;
     a.x_scale = in.scale;
     static const hd_op *const ops[HD_N_FORMATS] = {
-        [HD_FMT_F32] = &hd_op_gemm_f32,     [HD_FMT_BF16] = &hd_op_gemm_bf16,
-        [HD_FMT_FP8] = &hd_op_gemm_fp8,     [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,
+        [HD_FMT_F32] = &hd_op_gemm_f32,
+        [HD_FMT_BF16] = &hd_op_gemm_bf16,
+        [HD_FMT_FP8] = &hd_op_gemm_fp8,
+        [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,
         [HD_FMT_NVFP4] = &hd_op_gemm_nvfp4,
+        [HD_FMT_MXFP4_TILES] = &hd_op_gemm_mxfp4_tiles,
+        [HD_FMT_NVFP4_TILES] = &hd_op_gemm_nvfp4_tiles,
     };
     hd_plan_add(s->p, l->label, ops[w->format], &a);
     return y;

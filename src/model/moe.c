@@ -56,26 +56,32 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
                .block = 128);
         return (hd_rows_in){.x = y};
     }
-    if (s->m->act != HD_ACT_NVFP4 || j->w->format != HD_FMT_NVFP4) return (hd_rows_in){.x = j->x};
+    if (s->m->act != HD_ACT_NVFP4 || hd_format_in_rows(j->w->format) != HD_FMT_NVFP4)
+        return (hd_rows_in){.x = j->x};
     a->xs = k;
-    return hd_add_nvfp4_rounding(s, j->round_label,
-                                 (hd_quant_nvfp4_args){.x = j->x,
-                                                       .ids = j->ids,
-                                                       .scale = j->w->input_scale,
-                                                       .t = s->t * from,
-                                                       .s = k / from,
-                                                       .k = j->w->k,
-                                                       .e = j->w->e,
-                                                       .has_ids = true,
-                                                       .has_codes = wants_codes(s, a)});
+    return hd_add_nvfp4_rounding(
+        s, j->round_label,
+        (hd_quant_nvfp4_args){.x = j->x,
+                              .ids = j->ids,
+                              .scale = j->w->input_scale,
+                              .t = s->t * from,
+                              .s = k / from,
+                              .k = j->w->k,
+                              .e = j->w->e,
+                              .has_ids = true,
+                              .has_codes = j->w->format == HD_FMT_NVFP4 && wants_codes(s, a)});
 }
 
 static float *add_projection(const hd_site *s, const projection *j)
 {
     static const hd_op *const ops[HD_N_FORMATS] = {
-        [HD_FMT_F32] = &hd_op_grouped_gemm_f32,     [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
-        [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,     [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
+        [HD_FMT_F32] = &hd_op_grouped_gemm_f32,
+        [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
+        [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,
+        [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
         [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
+        [HD_FMT_MXFP4_TILES] = &hd_op_grouped_gemm_mxfp4_tiles,
+        [HD_FMT_NVFP4_TILES] = &hd_op_grouped_gemm_nvfp4_tiles,
     };
     int32_t const        k = s->m->config->n_experts_used;
     hd_grouped_gemm_args a = {.ids = j->ids,

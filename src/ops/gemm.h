@@ -15,6 +15,7 @@ HD_BEGIN_C
  *   fp8     e4m3(w[i,j]) * sf[i/128, j/128]
  *   mxfp4   e2m1(w[i,j]) * 2^(sf[i, j/32] - 127)
  *   nvfp4   e2m1(w[i,j]) * e4m3(sf[i, j/16]) * w_scale
+ *   mxfp4_tiles, nvfp4_tiles   the same, w and sf moved as quant/tiles.h says
  *
  * With has_codes x has been rounded to NVFP4 and is there twice, as floats and as codes:
  *
@@ -29,7 +30,10 @@ HD_BEGIN_C
  *           that numbers near the smallest of f32 need no care
  * aliasing  none
  * special   with has_codes a block of x that has a NaN or infinity is NaN altogether
- * limits    k % 32 == 0 for mxfp4, k % 16 == 0 for nvfp4; w and sf hold no NaN code */
+ * order     w, sf and w_scale may be read before what precedes in the stream has ended: a GPU loads
+ *           weights while the kernel before ends
+ * limits    k % 32 == 0 for mxfp4, k % 16 == 0 for nvfp4, n % 32 == 0 and k % 64 == 0 for tiles; w
+ *           and sf hold no NaN code */
 typedef struct hd_gemm_args {
     const float *x;   /* [t, g*k]                                         in              */
     const void  *w;   /* [g*n, k] f32, bf16 or e4m3 bytes; [g*n, k/2] four-bit     in      */
@@ -49,6 +53,8 @@ typedef hd_gemm_args hd_gemm_bf16_args;
 typedef hd_gemm_args hd_gemm_fp8_args;
 typedef hd_gemm_args hd_gemm_mxfp4_args;
 typedef hd_gemm_args hd_gemm_nvfp4_args;
+typedef hd_gemm_args hd_gemm_mxfp4_tiles_args;
+typedef hd_gemm_args hd_gemm_nvfp4_tiles_args;
 
 HD_END_C
 #endif

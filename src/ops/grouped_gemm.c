@@ -3,6 +3,7 @@
 #include "ops/matrix_operands.h"
 #include "ops/op_errors.h"
 #include "quant/fp4.h"
+#include "quant/tiles.h"
 
 /* One such tensor for each expert. */
 static hd_operand of_experts(const hd_grouped_gemm_args *a, hd_operand o)
@@ -25,7 +26,8 @@ static int32_t describe(const hd_grouped_gemm_args *a, hd_format f, hd_operand o
     if (f >= HD_FMT_FP8)
         out[n++] =
             of_experts(a, hd_matrix_sf_operand(f, offsetof(hd_grouped_gemm_args, sf), a->n, a->k));
-    if (f == HD_FMT_NVFP4) out[n++] = HD_OPERAND(grouped_gemm, w_scale, HD_IN, HD_F32, a->e);
+    if (hd_format_in_rows(f) == HD_FMT_NVFP4)
+        out[n++] = HD_OPERAND(grouped_gemm, w_scale, HD_IN, HD_F32, a->e);
     out[n++] = HD_OPERAND(grouped_gemm, y, HD_OUT, HD_F32, a->t, a->s, a->n);
     return n;
 }
@@ -50,6 +52,14 @@ static int32_t describe_nvfp4(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     return describe(args, HD_FMT_NVFP4, out);
 }
+static int32_t describe_mxfp4_tiles(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    return describe(args, HD_FMT_MXFP4_TILES, out);
+}
+static int32_t describe_nvfp4_tiles(const void *args, hd_operand out[HD_MAX_OPERANDS])
+{
+    return describe(args, HD_FMT_NVFP4_TILES, out);
+}
 
 /* Limits that all formats share. */
 static const char *breaks(const void *args)
@@ -67,6 +77,12 @@ static const char *breaks_nvfp4(const void *args)
 {
     const hd_grouped_gemm_args *const a = args;
     return a->k % 16 ? "k % 16 == 0" : breaks(args);
+}
+static const char *breaks_tiles(const void *args)
+{
+    const hd_grouped_gemm_args *const a = args;
+    if (a->n % HD_TILES_ROWS) return "n % 32 == 0";
+    return a->k % HD_TILES_COLS ? "k % 64 == 0" : breaks(args);
 }
 
 static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t row,
@@ -104,6 +120,17 @@ static void allow_nvfp4(const hd_op_runs *r, const hd_operand *o, int64_t row, d
     allow(r, HD_FMT_NVFP4, o, row, allowed);
 }
 
+static void allow_mxfp4_tiles(const hd_op_runs *r, const hd_operand *o, int64_t row,
+                              double *allowed)
+{
+    allow(r, HD_FMT_MXFP4_TILES, o, row, allowed);
+}
+static void allow_nvfp4_tiles(const hd_op_runs *r, const hd_operand *o, int64_t row,
+                              double *allowed)
+{
+    allow(r, HD_FMT_NVFP4_TILES, o, row, allowed);
+}
+
 const hd_op hd_op_grouped_gemm_f32 = {
     "grouped_gemm_f32", sizeof(hd_grouped_gemm_args), describe_f32, breaks, allow_f32, NULL};
 const hd_op hd_op_grouped_gemm_bf16 = {
@@ -116,3 +143,11 @@ const hd_op hd_op_grouped_gemm_mxfp4 = {"grouped_gemm_mxfp4", sizeof(hd_grouped_
 const hd_op hd_op_grouped_gemm_nvfp4 = {"grouped_gemm_nvfp4", sizeof(hd_grouped_gemm_args),
                                         describe_nvfp4,       breaks_nvfp4,
                                         allow_nvfp4,          NULL};
+const hd_op hd_op_grouped_gemm_mxfp4_tiles = {
+    "grouped_gemm_mxfp4_tiles", sizeof(hd_grouped_gemm_args),
+    describe_mxfp4_tiles,       breaks_tiles,
+    allow_mxfp4_tiles,          NULL};
+const hd_op hd_op_grouped_gemm_nvfp4_tiles = {
+    "grouped_gemm_nvfp4_tiles", sizeof(hd_grouped_gemm_args),
+    describe_nvfp4_tiles,       breaks_tiles,
+    allow_nvfp4_tiles,          NULL};

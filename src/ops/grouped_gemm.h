@@ -33,6 +33,8 @@ typedef hd_grouped_gemm_args hd_grouped_gemm_bf16_args;
 typedef hd_grouped_gemm_args hd_grouped_gemm_fp8_args;
 typedef hd_grouped_gemm_args hd_grouped_gemm_mxfp4_args;
 typedef hd_grouped_gemm_args hd_grouped_gemm_nvfp4_args;
+typedef hd_grouped_gemm_args hd_grouped_gemm_mxfp4_tiles_args;
+typedef hd_grouped_gemm_args hd_grouped_gemm_nvfp4_tiles_args;
 
 HD_END_C
 #endif

@@ -5,12 +5,14 @@
 #include "quant/bf16.h"
 #include "quant/fp4.h"
 #include "quant/fp8.h"
+#include "quant/tiles.h"
 
 hd_operand hd_matrix_w_operand(hd_format f, size_t slot, int64_t n, int32_t k)
 {
-    bool const     is_four_bit = f == HD_FMT_MXFP4 || f == HD_FMT_NVFP4;
-    hd_dtype const dtype = f == HD_FMT_F32 ? HD_F32 : f == HD_FMT_BF16 ? HD_BF16 : HD_U8;
-    int64_t const  shape[] = {n, is_four_bit ? k / 2 : k};
+    hd_format const rows = hd_format_in_rows(f);
+    bool const      is_four_bit = rows == HD_FMT_MXFP4 || rows == HD_FMT_NVFP4;
+    hd_dtype const  dtype = f == HD_FMT_F32 ? HD_F32 : f == HD_FMT_BF16 ? HD_BF16 : HD_U8;
+    int64_t const   shape[] = {n, is_four_bit ? k / 2 : k};
     return hd_operand_make("w", HD_IN, dtype, slot, shape, 2);
 }
 
@@ -38,6 +40,12 @@ double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j)
     case HD_FMT_FP8:
         return (double)hd_e4m3_table[bytes[at]] *
                ((const float *)m->sf)[i / 128 * ((m->k + 127) / 128) + j / 128];
+    case HD_FMT_MXFP4_TILES:
+        return hd_e2m1_table[hd_tiles_code(HD_FMT_MXFP4, m->w, m->k, i, j)] *
+               ldexp(1, hd_tiles_scale(HD_FMT_MXFP4, m->sf, m->k, i, j) - 127);
+    case HD_FMT_NVFP4_TILES:
+        return hd_e2m1_table[hd_tiles_code(HD_FMT_NVFP4, m->w, m->k, i, j)] *
+               hd_e4m3_table[hd_tiles_scale(HD_FMT_NVFP4, m->sf, m->k, i, j)] * m->scale;
     case HD_FMT_MXFP4: return e2m1_at(m, i, j) * ldexp(1, sf[i * (m->k / 32) + j / 32] - 127);
     default: return e2m1_at(m, i, j) * hd_e4m3_table[sf[i * (m->k / 16) + j / 16]] * m->scale;
     }

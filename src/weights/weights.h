@@ -89,11 +89,17 @@ hd_status hd_weights_load(hd_weights **out, hd_checkpoint *ck, bool is_trusted, 
                           hd_error *err);
 void      hd_weights_close(hd_weights *w);
 
+typedef struct hd_upload {
+    hd_device *device;
+    hd_arena  *arena;
+    bool       has_tiles; /* four-bit matrices that consist of whole tiles become tiles */
+} hd_upload;
+
 /* Copies all weights to an accelerator and lets every pointer lead there: first with an arena
  * that only measures, then bound to its memory.  The checkpoint may go afterwards.
- * returns  HD_ERR_DEVICE when a copy fails */
-hd_status hd_weights_upload(hd_weights *w, hd_device *d, hd_arena *arena, const hd_log *log,
-                            hd_error *err);
+ * returns  HD_ERR_DEVICE when a copy fails, HD_ERR_MEMORY when a matrix has no room to be moved in
+ */
+hd_status hd_weights_upload(hd_weights *w, const hd_upload *to, const hd_log *log, hd_error *err);
 
 HD_END_C
 #endif

@@ -6,7 +6,8 @@ static const struct {
 } shapes[] = {{1, 256, 256, 1},  {33, 128, 256, 1},  {1, 512, 4096, 1}, {0, 16, 64, 1},
               {2, 64, 128, 4},   {5, 24, 96, 3},     {1, 300, 160, 1},  {3, 130, 256, 2},
               {8, 1, 128, 1},    {64, 5, 64, 1},     {2, 0, 32, 1},     {17, 9, 544, 1},
-              {130, 17, 128, 2}, {20, 300, 1152, 1}, {9, 40, 4224, 1}};
+              {130, 17, 128, 2}, {20, 300, 1152, 1}, {9, 40, 4224, 1},  {16, 64, 7168, 1},
+              {7, 96, 2048, 2},  {12, 160, 1024, 1}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDE   17 /* n = 1 .. 17, t = 1 .. 9           */
 #define N_DEEP   33 /* k = 1 .. 33 elements or blocks    */
@@ -28,6 +29,7 @@ static void make(const test_case *c, void *args)
         *a = (hd_gemm_args){.t = shapes[i].t, .n = shapes[i].n, .k = shapes[i].k, .g = shapes[i].g};
     else
         make_tail(c, a);
+    test_weight_round(c->variant, &a->n, &a->k);
     a->w_scale = i & 1 ? 0.0123f : 1.5f;
     a->has_codes = c->variant == HD_FMT_NVFP4 && i != 2 && i % 4 < 2; /* the demo has them */
 }
@@ -54,3 +56,5 @@ const hd_cases hd_cases_gemm_bf16 = CASES(HD_FMT_BF16);
 const hd_cases hd_cases_gemm_fp8 = CASES(HD_FMT_FP8);
 const hd_cases hd_cases_gemm_mxfp4 = CASES(HD_FMT_MXFP4);
 const hd_cases hd_cases_gemm_nvfp4 = CASES(HD_FMT_NVFP4);
+const hd_cases hd_cases_gemm_mxfp4_tiles = CASES(HD_FMT_MXFP4_TILES);
+const hd_cases hd_cases_gemm_nvfp4_tiles = CASES(HD_FMT_NVFP4_TILES);

@@ -23,6 +23,16 @@ static void make_tail(const test_case *c, hd_grouped_gemm_args *a)
     a->xs = i & 1 ? a->s : 1;
 }
 
+static void make_shape(int32_t i, hd_grouped_gemm_args *a)
+{
+    *a = (hd_grouped_gemm_args){.t = shapes[i].t,
+                                .s = shapes[i].s,
+                                .xs = shapes[i].own ? shapes[i].s : 1,
+                                .n = shapes[i].n,
+                                .k = shapes[i].k,
+                                .e = shapes[i].e};
+}
+
 static void make(const test_case *c, void *args)
 {
     hd_grouped_gemm_args *const a = args;
@@ -30,13 +40,9 @@ static void make(const test_case *c, void *args)
     if (i >= N_SHAPES)
         make_tail(c, a);
     else
-        *a = (hd_grouped_gemm_args){.t = shapes[i].t,
-                                    .s = shapes[i].s,
-                                    .xs = shapes[i].own ? shapes[i].s : 1,
-                                    .n = shapes[i].n,
-                                    .k = shapes[i].k,
-                                    .e = shapes[i].e};
+        make_shape(i, a);
     a->has_codes = c->variant == HD_FMT_NVFP4 && i != 2 && i % 4 < 2; /* the demo has them */
+    test_weight_round(c->variant, &a->n, &a->k);
 }
 
 /* Experts by chance: some get several tokens, some none. */
@@ -67,3 +73,5 @@ const hd_cases hd_cases_grouped_gemm_bf16 = CASES(HD_FMT_BF16);
 const hd_cases hd_cases_grouped_gemm_fp8 = CASES(HD_FMT_FP8);
 const hd_cases hd_cases_grouped_gemm_mxfp4 = CASES(HD_FMT_MXFP4);
 const hd_cases hd_cases_grouped_gemm_nvfp4 = CASES(HD_FMT_NVFP4);
+const hd_cases hd_cases_grouped_gemm_mxfp4_tiles = CASES(HD_FMT_MXFP4_TILES);
+const hd_cases hd_cases_grouped_gemm_nvfp4_tiles = CASES(HD_FMT_NVFP4_TILES);

@@ -5,10 +5,24 @@
 #include "quant/bf16.h"
 #include "quant/fp4.h"
 #include "quant/fp8.h"
+#include "quant/tiles.h"
 
 int32_t test_weight_block(int32_t format)
 {
-    return format == HD_FMT_MXFP4 ? 32 : format == HD_FMT_NVFP4 ? 16 : 1;
+    switch (format) {
+    case HD_FMT_MXFP4_TILES:
+    case HD_FMT_NVFP4_TILES: return HD_TILES_COLS;
+    case HD_FMT_MXFP4: return HD_MXFP4_BLOCK;
+    case HD_FMT_NVFP4: return HD_NVFP4_BLOCK;
+    default: return 1;
+    }
+}
+
+void test_weight_round(int32_t format, int32_t *n, int32_t *k)
+{
+    if (format != HD_FMT_MXFP4_TILES && format != HD_FMT_NVFP4_TILES) return;
+    *n = (*n + HD_TILES_ROWS - 1) / HD_TILES_ROWS * HD_TILES_ROWS;
+    *k = (*k + HD_TILES_COLS - 1) / HD_TILES_COLS * HD_TILES_COLS;
 }
 
 /* Values of one size, so that no lost block hides behind larger ones; one in 16 is any code
@@ -30,7 +44,7 @@ static uint8_t random_e8m0(test_case *c)
 static uint8_t random_byte(const hd_operand *o, test_case *c)
 {
     bool const is_scale = test_is(o, "sf");
-    if (is_scale && c->variant == HD_FMT_MXFP4) return random_e8m0(c);
+    if (is_scale && hd_format_in_rows((hd_format)c->variant) == HD_FMT_MXFP4) return random_e8m0(c);
     if (is_scale) return random_e4m3(&c->rng) & 0x7F;
     return c->variant == HD_FMT_FP8 ? random_e4m3(&c->rng) : (uint8_t)test_next(&c->rng);
 }

@@ -11,6 +11,8 @@ HD_BEGIN_C
 
 /* Elements along k that cannot be split. */
 int32_t test_weight_block(int32_t format);
+/* Rounds dimensions up to what the format can hold; only tiles need it. */
+void test_weight_round(int32_t format, int32_t *n, int32_t *k);
 
 /* Fills the operand `w` or `sf`; the pattern of the case shapes f32 and bf16 weights, codes
  * and scales are always random. */

@@ -7,6 +7,7 @@
 #include "quant/fp4.h"
 #include "quant/fp8.h"
 #include "quant/matrix.h"
+#include "quant/tiles.h"
 #include "vectors.cuh"
 #include "wgmma_asm.cuh"
 
@@ -21,8 +22,8 @@
  *   shared memory: an f32 is the sum of three bf16 (24 bits, cut off, so nothing overflows), each
  *   a plane of its own.  Activations that were rounded to bf16 or less have only the first: a
  *   chunk whose others are all 0 leaves them out.
- * Order of k inside a chunk is free, so codes stay where a 32-bit word has them and the columns
- *   of the activations are laid out alike.
+ * Order of k inside a chunk is free, so codes stay where a word or a tile (quant/tiles.h) has them
+ *   and the columns of the activations are laid out alike.
  * Sums: the tensor cores cut off what they add, so a chunk starts from 0, with its smallest plane,
  *   and its sums are added to the rest as f32 are.
  * FP8: the scale of 128 x 128 weights is one for the tile's rows, so it goes to the activations.
@@ -39,18 +40,21 @@
 
 /* Codes of a tile: units of 16 bytes, placed so that ldmatrix meets no bank twice. */
 template <int format> struct hd_wg_tile {
-    static constexpr bool is_four_bit = format == HD_FMT_NVFP4 || format == HD_FMT_MXFP4;
+    static constexpr bool is_nvfp4 = format == HD_FMT_NVFP4_TILES;
+    static constexpr bool is_four_bit = is_nvfp4 || format == HD_FMT_MXFP4_TILES;
     static constexpr int  rows = format == HD_FMT_FP8 ? HD_FP8_BLOCK : 256;
     static constexpr int  threads = rows / 64 * 128, warps = threads / 32;
     static constexpr int  row_bytes = is_four_bit            ? HD_WG_K / 2
                                       : format == HD_FMT_FP8 ? HD_WG_K
                                                              : HD_WG_K * 2;
     static constexpr int  units = row_bytes / 16;
-    static constexpr int  scales_at = rows * row_bytes; /* behind the codes: a word a row, or one */
-    static constexpr int  bytes = scales_at + (is_four_bit ? rows * 4 : 16);
+    static constexpr int  row_tiles = rows / HD_TILES_ROWS;  /* of four bits */
+    static constexpr int  tile_scales = is_nvfp4 ? 128 : 64; /* bytes of one */
+    static constexpr int  scales_at = rows * row_bytes;      /* behind the codes */
+    static constexpr int  bytes = scales_at + (is_four_bit ? row_tiles * tile_scales : 16);
     static constexpr int  stages = format == HD_FMT_BF16 ? 3 : 4; /* that fit shared memory */
-    /* A matrix has a whole number of these: scales are copied four bytes at a time. */
-    static constexpr int columns = format == HD_FMT_MXFP4 ? 4 * HD_MXFP4_BLOCK : HD_WG_K;
+    static constexpr int  columns = HD_WG_K; /* a matrix has a whole number of these */
+    static_assert(HD_WG_K == HD_TILES_COLS && rows % HD_TILES_ROWS == 0, "whole tiles");
 
     static __device__ __forceinline__ int at(int row, int unit)
     {
@@ -65,8 +69,8 @@ static __device__ __forceinline__ int64_t hd_wg_scales_before(int64_t rows, int3
     if (format == HD_FMT_FP8)
         return rows / HD_FP8_BLOCK * ((k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK) *
                (int64_t)sizeof(float);
-    if (format == HD_FMT_NVFP4) return rows * (k / HD_NVFP4_BLOCK);
-    return format == HD_FMT_MXFP4 ? rows * (k / HD_MXFP4_BLOCK) : 0;
+    if (format == HD_FMT_NVFP4_TILES) return rows * (k / HD_NVFP4_BLOCK);
+    return format == HD_FMT_MXFP4_TILES ? rows * (k / HD_MXFP4_BLOCK) : 0;
 }
 
 /* A matrix, one tile of its rows, and up to HD_WG_TOKENS vectors. */
@@ -99,21 +103,6 @@ template <int format> struct hd_wg_shared {
 
 /* ---- decoding ---- */
 
-/* Eight E2M1 codes to pairs of bf16 in their order: magnitudes are looked up, signs put on. */
-static __device__ __forceinline__ void hd_wg_e2m1(uint32_t w, uint32_t out[4])
-{
-    uint32_t const     code = w & 0x77777777u, next = code >> 16, even_signs = w << 4;
-    uint32_t const     low[2] = {__byte_perm(0xC0800000u, 0xC0804000u, code),
-                                 __byte_perm(0xC0800000u, 0xC0804000u, next)};
-    uint32_t const     high[2] = {__byte_perm(0x3F3F3F00u, 0x40404040u, code),
-                                  __byte_perm(0x3F3F3F00u, 0x40404040u, next)};
-    constexpr uint32_t sign = 0x80008000u; /* of bytes that __byte_perm fills with a sign */
-    out[0] = __byte_perm(low[0], high[0], 0x5140) | (__byte_perm(even_signs, w, 0xC080) & sign);
-    out[1] = __byte_perm(low[0], high[0], 0x7362) | (__byte_perm(even_signs, w, 0xD090) & sign);
-    out[2] = __byte_perm(low[1], high[1], 0x5140) | (__byte_perm(even_signs, w, 0xE0A0) & sign);
-    out[3] = __byte_perm(low[1], high[1], 0x7362) | (__byte_perm(even_signs, w, 0xF0B0) & sign);
-}
-
 static __device__ __forceinline__ uint32_t hd_wg_multiply_pair(uint32_t a, uint32_t b)
 {
     uint32_t out;
@@ -131,61 +120,78 @@ static __device__ __forceinline__ void hd_wg_e4m3(uint32_t w, uint32_t out[2])
     out[1] = hd_wg_multiply_pair(((w >> 4) & magnitude) | (w & sign), HD_WG_2_120);
 }
 
-/* The scales of a row's two units of 32 columns, each twice, for a lane's eight codes of each;
- * half: the lane's codes are in the second 16 columns of a unit. */
-template <int format>
-static __device__ __forceinline__ void hd_wg_scales(uint32_t word, int half, uint32_t out[2])
+/* A word of eight codes of a tile to four pairs of bf16, 2^-126 times their value: the code's
+ * exponent and mantissa become the low bits of bf16's exponent and the top of its mantissa. */
+static __device__ __forceinline__ void hd_wg_codes(uint32_t w, uint32_t out[4])
 {
-    if (format == HD_FMT_NVFP4) {
-        uint32_t const codes = __byte_perm(word, 0, half ? 0x4341 : 0x4240) << 4;
+    constexpr uint32_t magnitude = 0x01C001C0u, sign = 0x80008000u;
+    out[0] = ((w >> 3) & magnitude) | (w & sign);
+    out[1] = (w & magnitude) | ((w << 3) & sign);
+    out[2] = ((w << 3) & magnitude) | ((w << 1) & sign);
+    out[3] = ((w << 6) & magnitude) | ((w << 2) & sign);
+}
+
+#define HD_WG_2_126 0x7E807E80u /* 2^126 twice */
+
+/* The scales of rows r and r + 8 of half h of a tile for the lane's word `second` of a row, each
+ * twice. */
+template <int format>
+static __device__ __forceinline__ void hd_wg_scales(const uint8_t *scales, int h, int second,
+                                                    uint32_t out[2])
+{
+    int const lane = (int)threadIdx.x % 32;
+    if (hd_wg_tile<format>::is_nvfp4) {
+        uint32_t const word = ((const uint32_t *)scales)[lane];
+        uint32_t const codes = __byte_perm(word, 0, h ? 0x4342 : 0x4140) << 4;
         uint32_t const pair = hd_wg_multiply_pair(codes, HD_WG_2_120);
         out[0] = __byte_perm(pair, 0, 0x1010);
         out[1] = __byte_perm(pair, 0, 0x3232);
     } else {
+        uint32_t const word = ((const uint32_t *)scales)[lane / 4 * 2 + second] >> (16 * h);
         uint32_t const codes[2] = {word & 255, word >> 8 & 255}; /* 2^(code - 127) */
 #pragma unroll
         for (int i = 0; i < 2; i++) out[i] = (codes[i] ? codes[i] << 7 : 0x40) * 0x10001u;
     }
 }
 
-/* The scale codes of chunk c of a tile's row. */
+/* Operand A of all steps of a chunk of a matrix in tiles, for the warp's 16 rows. */
 template <int format>
-static __device__ __forceinline__ uint32_t hd_wg_scale_word(const uint8_t *stage, int row,
-                                                            int32_t c)
+static __device__ __forceinline__ void hd_wg_decode_tiles(const uint8_t *stage,
+                                                          uint32_t       a[HD_WG_STEPS][4])
 {
-    uint32_t const word = ((const uint32_t *)(stage + hd_wg_tile<format>::scales_at))[row];
-    return format == HD_FMT_MXFP4 && c & 1 ? word >> 16 : word;
+    using tile = hd_wg_tile<format>;
+    int const            lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const uint8_t *const scales = stage + tile::scales_at + warp / 2 * tile::tile_scales;
+    uint4 const          words = ((const uint4 *)stage)[warp * 32 + lane];
+    uint32_t const       w[2][2] = {{words.x, words.y}, {words.z, words.w}}; /* rows r, r + 8 */
+#pragma unroll
+    for (int second = 0; second < 2; second++) {
+        uint32_t scale[2];
+        hd_wg_scales<format>(scales, warp % 2, second, scale);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            uint32_t v[4];
+            hd_wg_codes(w[r][second], v);
+#pragma unroll
+            for (int p = 0; p < 4; p++)
+                a[2 * second + p / 2][p % 2 * 2 + r] =
+                    hd_wg_multiply_pair(hd_wg_multiply_pair(v[p], HD_WG_2_126), scale[r]);
+        }
+    }
 }
 
-/* Operand A of all steps of chunk c, for the warp's 16 rows. */
+/* The same of a matrix in rows. */
 template <int format>
-static __device__ __forceinline__ void hd_wg_decode(const uint8_t *stage, int32_t c,
-                                                    uint32_t a[HD_WG_STEPS][4])
+static __device__ __forceinline__ void hd_wg_decode_rows(const uint8_t *stage,
+                                                         uint32_t       a[HD_WG_STEPS][4])
 {
     using tile = hd_wg_tile<format>;
     int const lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16;
-    uint32_t  scale[2][2];
-    if (tile::is_four_bit) {
-        hd_wg_scales<format>(hd_wg_scale_word<format>(stage, row + lane / 4, c), lane % 4 / 2,
-                             scale[0]);
-        hd_wg_scales<format>(hd_wg_scale_word<format>(stage, row + lane / 4 + 8, c), lane % 4 / 2,
-                             scale[1]);
-    }
 #pragma unroll
     for (int u = 0; u < tile::units; u += 2) {
         uint32_t w[4]; /* rows lane / 4 and + 8 of unit u, then of u + 1 */
         hd_load_matrices(hd_shared_address(stage + tile::at(row + lane % 16, u + lane / 16)), w);
-        if (tile::is_four_bit) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                uint32_t v[4];
-                hd_wg_e2m1(w[i], v);
-#pragma unroll
-                for (int p = 0; p < 4; p++)
-                    a[i / 2 * 2 + p / 2][p % 2 * 2 + i % 2] =
-                        hd_wg_multiply_pair(v[p], scale[i % 2][i / 2]);
-            }
-        } else if (format == HD_FMT_FP8) {
+        if (format == HD_FMT_FP8) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 uint32_t v[2];
@@ -198,6 +204,16 @@ static __device__ __forceinline__ void hd_wg_decode(const uint8_t *stage, int32_
             for (int i = 0; i < 4; i++) a[u / 2][i] = w[i];
         }
     }
+}
+
+template <int format>
+static __device__ __forceinline__ void hd_wg_decode(const uint8_t *stage,
+                                                    uint32_t       a[HD_WG_STEPS][4])
+{
+    if constexpr (hd_wg_tile<format>::is_four_bit)
+        hd_wg_decode_tiles<format>(stage, a);
+    else
+        hd_wg_decode_rows<format>(stage, a);
 }
 
 /* ---- activations ----
@@ -253,8 +269,12 @@ static __device__ __forceinline__ void hd_wg_store_octet(uint8_t *plane, int tok
     } else {
 #pragma unroll
         for (int p = 0; p < 4; p++) {
-            int const chunk = format == HD_FMT_FP8 ? block * 4 + q / 2 * 2 + p % 2 : block * 4 + p;
-            int const at = format == HD_FMT_FP8 ? q % 2 * 2 + p / 2 : q;
+            int const chunk = format == HD_FMT_FP8           ? block * 4 + q / 2 * 2 + p % 2
+                              : hd_wg_tile<format>::is_nvfp4 ? q % 2 * 4 + p
+                                                             : block * 4 + p;
+            int const at = format == HD_FMT_FP8           ? q % 2 * 2 + p / 2
+                           : hd_wg_tile<format>::is_nvfp4 ? block * 2 + q / 2
+                                                          : q;
             *(uint32_t *)(line + (chunk ^ token % 8) * 16 + at * 4) = word[p];
         }
     }
@@ -307,25 +327,46 @@ static __device__ __forceinline__ int hd_wg_split(hd_wg_planes *out, float scale
 
 /* ---- the loop over k ---- */
 
-/* Starts copying the scales of chunk c; those of rows behind the matrix become 0. */
-template <int format>
-static __device__ __forceinline__ void hd_wg_load_scales(const hd_wg_job &j, int32_t c,
-                                                         uint8_t *stage)
+/* Starts copying the scale of chunk c. */
+static __device__ __forceinline__ void hd_wg_load_fp8_scale(const hd_wg_job &j, int32_t c,
+                                                            uint8_t *to)
 {
-    using tile = hd_wg_tile<format>;
-    constexpr int  block = format == HD_FMT_NVFP4 ? HD_NVFP4_BLOCK : HD_MXFP4_BLOCK;
-    int const      thread = (int)threadIdx.x;
-    uint8_t *const to = stage + tile::scales_at + thread * 4;
-    if (tile::is_four_bit && thread < tile::rows) {
-        bool const    is_in = j.row0 + thread < j.n;
-        int64_t const row = is_in ? j.row0 + thread : 0;
-        int32_t const at = c * HD_WG_K / block / 4 * 4; /* of MXFP4 the next chunk's with it */
-        hd_copy_4_or_zero(to, j.sf + row * (j.k / block) + at, is_in);
-    }
-    if (format == HD_FMT_FP8 && thread == 0) {
-        int64_t const blocks = (j.k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
+    int64_t const blocks = (j.k + HD_FP8_BLOCK - 1) / HD_FP8_BLOCK;
+    if (threadIdx.x == 0)
         hd_copy_4(to, (const float *)j.sf + j.row0 / HD_FP8_BLOCK * blocks +
                           c * HD_WG_K / HD_FP8_BLOCK);
+}
+
+/* Starts copying chunk c of `row_tiles` tiles, `bytes` of each; those behind the matrix become 0.
+ */
+template <int row_tiles, int bytes>
+static __device__ __forceinline__ void hd_wg_load_tiles(const hd_wg_job &j, const uint8_t *from,
+                                                        int32_t c, uint8_t *to)
+{
+    constexpr int units = bytes / 16;
+    for (int at = (int)threadIdx.x; at < row_tiles * units; at += (int)blockDim.x) {
+        int32_t const row_tile = j.row0 / HD_TILES_ROWS + at / units;
+        bool const    is_in = row_tile < j.n / HD_TILES_ROWS;
+        int64_t const tile = (int64_t)(is_in ? row_tile : 0) * (j.k / HD_TILES_COLS) + c;
+        hd_copy_16_or_zero(to + at * 16, from + tile * bytes + at % units * 16, is_in);
+    }
+}
+
+/* Starts copying the codes of chunk c that lie in rows; those of rows behind the matrix become 0.
+ */
+template <int format>
+static __device__ __forceinline__ void hd_wg_load_rows(const hd_wg_job &j, int32_t c, uint8_t *to)
+{
+    using tile = hd_wg_tile<format>;
+    int64_t const stride = (int64_t)j.k * tile::row_bytes / HD_WG_K;
+#pragma unroll
+    for (int i = 0; i < tile::rows * tile::units / tile::threads; i++) {
+        int const     at = i * tile::threads + (int)threadIdx.x;
+        int const     row = at / tile::units, unit = at % tile::units;
+        bool const    is_in = j.row0 + row < j.n;
+        int64_t const line = is_in ? j.row0 + row : 0;
+        hd_copy_16_or_zero(to + tile::at(row, unit),
+                           j.w + line * stride + (int64_t)c * tile::row_bytes + unit * 16, is_in);
     }
 }
 
@@ -336,20 +377,13 @@ static __device__ __forceinline__ void hd_wg_load_weights(hd_wg_shared<format> *
 {
     using tile = hd_wg_tile<format>;
     const hd_wg_job &j = s->job;
-    int64_t const    stride = (int64_t)j.k * tile::row_bytes / HD_WG_K;
     uint8_t *const   stage = s->u.in.stages[c % hd_wg_tile<format>::stages];
-    if (c < end) {
-#pragma unroll
-        for (int i = 0; i < tile::rows * tile::units / tile::threads; i++) {
-            int const     at = i * tile::threads + (int)threadIdx.x;
-            int const     row = at / tile::units, unit = at % tile::units;
-            bool const    is_in = j.row0 + row < j.n;
-            int64_t const line = is_in ? j.row0 + row : 0;
-            hd_copy_16_or_zero(stage + tile::at(row, unit),
-                               j.w + line * stride + (int64_t)c * tile::row_bytes + unit * 16,
-                               is_in);
-        }
-        hd_wg_load_scales<format>(j, c, stage);
+    if (c < end && tile::is_four_bit) {
+        hd_wg_load_tiles<tile::row_tiles, HD_TILES_CODE_BYTES>(j, j.w, c, stage);
+        hd_wg_load_tiles<tile::row_tiles, tile::tile_scales>(j, j.sf, c, stage + tile::scales_at);
+    } else if (c < end) {
+        hd_wg_load_rows<format>(j, c, stage);
+        if (format == HD_FMT_FP8) hd_wg_load_fp8_scale(j, c, stage + tile::scales_at);
     }
     hd_copy_commit();
 }
@@ -412,7 +446,7 @@ static __device__ __forceinline__ void hd_wg_run(hd_wg_shared<format> *s, int32_
     hd_wgmma_publish();
     __syncthreads();
     for (int32_t c = first; c < end; c++) {
-        hd_wg_decode<format>(s->u.in.stages[c % hd_wg_tile<format>::stages], c, a);
+        hd_wg_decode<format>(s->u.in.stages[c % hd_wg_tile<format>::stages], a);
         if (planes == 1)
             hd_wg_multiply<1>(&s->u.in.x[c & 1], a, part);
         else

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(hd_wg_tile<format>::threads, 1)
         s->job.sf = (const uint8_t *)a.sf + hd_wg_scales_before<format>(row, a.k);
         s->job.n = a.n;
         s->job.k = a.k;
-        s->job.scale = format == HD_FMT_NVFP4 ? a.w_scale : 1.0f;
+        s->job.scale = format == HD_FMT_NVFP4_TILES ? a.w_scale : 1.0f;
         s->job.row0 = (int32_t)(blockIdx.x / cluster) * hd_wg_tile<format>::rows;
         s->job.n_tokens = min(HD_WG_TOKENS, a.t - t0);
         s->job.is_wide = hd_is_wide(a.x, a.k);
@@ -38,8 +38,9 @@ static __global__ void __launch_bounds__(hd_wg_tile<format>::threads, 1)
 template <int format> static inline bool hd_wgmma_gemm_supports(const void *args)
 {
     const hd_gemm_args *const a = (const hd_gemm_args *)args;
-    /* For fewer tokens another kernel reads the weights faster. */
-    if (a->t <= 8) return false;
+    /* For fewer tokens another kernel reads the weights faster; tiles have none for rows so long
+     * that a few tokens' activations fit no cluster. */
+    if (a->t <= 8 && !hd_wg_tile<format>::is_four_bit) return false;
     /* A group of FP8 rows must begin a block of scales. */
     if (format == HD_FMT_FP8 && a->g > 1 && a->n % HD_FP8_BLOCK) return false;
     return a->k > 0 && a->k % hd_wg_tile<format>::columns == 0 &&

@@ -3,6 +3,7 @@
 #include "quant/bf16.h"
 #include "quant/fp4.h"
 #include "quant/fp8.h"
+#include "quant/tiles.h"
 
 /* One row of weights is decoded a tile at a time and used for several tokens, because decoding
  * costs more than the product.  Sums are in double, and a token's sum is formed in the same
@@ -42,6 +43,20 @@ void hd_decode_nvfp4(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n,
 {
     hd_nvfp4_decode((const uint8_t *)m->w + row * (m->k / 2),
                     (const uint8_t *)m->sf + row * (m->k / HD_NVFP4_BLOCK), m->scale, k0, n, out);
+}
+
+void hd_decode_mxfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
+{
+    for (int32_t i = 0; i < n; i++)
+        out[i] = (double)hd_e2m1_to_f32(hd_tiles_code(HD_FMT_MXFP4, m->w, m->k, row, k0 + i)) *
+                 hd_e8m0_to_f32(hd_tiles_scale(HD_FMT_MXFP4, m->sf, m->k, row, k0 + i));
+}
+
+void hd_decode_nvfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
+{
+    for (int32_t i = 0; i < n; i++)
+        out[i] = (double)hd_e2m1_to_f32(hd_tiles_code(HD_FMT_NVFP4, m->w, m->k, row, k0 + i)) *
+                 hd_e4m3_to_f32(hd_tiles_scale(HD_FMT_NVFP4, m->sf, m->k, row, k0 + i)) * m->scale;
 }
 
 /* Eight partial sums, so that the compiler may use vector registers without reordering. */

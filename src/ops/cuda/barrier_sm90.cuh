@@ -1,0 +1,101 @@
+#ifndef HD_OPS_CUDA_BARRIER_SM90_CUH
+#define HD_OPS_CUDA_BARRIER_SM90_CUH
+
+#include "async_copy.cuh"
+
+/* Hopper's barriers in shared memory, its bulk copies, and the hand-over between kernels. */
+
+static __device__ __forceinline__ void hd_barrier_init(uint64_t *b, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(hd_shared_address(b)), "r"(arrivals));
+}
+
+/* Lets other blocks and the copy engine see barriers that were just made. */
+static __device__ __forceinline__ void hd_barrier_publish(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* Arrives, and announces bytes that copies will add. */
+static __device__ __forceinline__ void hd_barrier_expect(uint64_t *b, uint32_t bytes)
+{
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1; }" ::"r"(
+                     hd_shared_address(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void hd_barrier_arrive(uint64_t *b)
+{
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" ::"r"(hd_shared_address(b))
+                 : "memory");
+}
+
+/* The address, among those of the cluster, of what lies in block `rank` where p lies in this one.
+ */
+static __device__ __forceinline__ uint32_t hd_cluster_address(const void *p, uint32_t rank)
+{
+    uint32_t out;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(out) : "r"(hd_shared_address(p)), "r"(rank));
+    return out;
+}
+
+/* Arrives at a barrier of the cluster.  Orders nothing but what was read. */
+static __device__ __forceinline__ void hd_barrier_arrive_at(uint32_t address)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory");
+}
+
+/* Stores in a block of the cluster; its barrier gets four bytes when that is done. */
+static __device__ __forceinline__ void hd_store_at(uint32_t address, float x, uint32_t barrier)
+{
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+            address),
+        "f"(x), "r"(barrier)
+        : "memory");
+}
+
+/* Waits until the phase of this parity is complete. */
+static __device__ __forceinline__ void hd_barrier_wait(uint64_t *b, uint32_t parity)
+{
+    asm volatile("{ .reg .pred p;\n"
+                 "WAIT_%=: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+                 "@!p bra WAIT_%=; }" ::"r"(hd_shared_address(b)),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* True for one lane of a whole warp; the compiler knows that what it does is uniform. */
+static __device__ __forceinline__ bool hd_is_elected(void)
+{
+    uint32_t is;
+    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(is));
+    return is != 0;
+}
+
+/* Starts copying; multiples of 16 bytes.  The barrier gets the bytes when they are there. */
+static __device__ __forceinline__ void hd_bulk_copy(void *to, const void *from, uint32_t bytes,
+                                                    uint64_t *b)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(hd_shared_address(to)),
+        "l"(from), "r"(bytes), "r"(hd_shared_address(b))
+        : "memory");
+}
+
+/* Programmatic launch: a kernel launched so may begin while the one before ends.  Until
+ * hd_await_previous returns it may touch only what no kernel writes. */
+static __device__ __forceinline__ void hd_await_previous(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* The next kernel may begin, as soon as there is room. */
+static __device__ __forceinline__ void hd_release_next(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+#endif

@@ -1,0 +1,70 @@
+#ifndef HD_OPS_CUDA_EXPERT_UNITS_CUH
+#define HD_OPS_CUDA_EXPERT_UNITS_CUH
+
+#include "launch.cuh"
+#include "ops/grouped_gemm.h"
+
+/* Units of grouped_gemm: one expert and up to `per_unit` of the slots that go to it, by rising
+ * expert, so that an expert's weights are read once for them.  Every block finds them from the ids
+ * alone. */
+
+#define HD_EXPERTS_MAX 1024
+
+/* Counts the slots of each expert and adds up: first[e] becomes the number of units before expert
+ * e, first[a.e] that of all. */
+static __device__ void hd_count_units(const hd_grouped_gemm_args &a, int32_t per_unit,
+                                      int32_t *first)
+{
+    int32_t const threads = (int32_t)blockDim.x;
+    for (int32_t e = threadIdx.x; e <= a.e; e += threads) first[e] = 0;
+    __syncthreads();
+    for (int32_t i = threadIdx.x; i < a.t * a.s; i += threads) atomicAdd(&first[a.ids[i] + 1], 1);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        int32_t before = 0;
+        for (int32_t base = 1; base <= a.e; base += 32) {
+            int32_t const e = base + threadIdx.x;
+            int32_t       sum = e <= a.e ? (first[e] + per_unit - 1) / per_unit : 0;
+            for (int o = 1; o < 32; o *= 2) {
+                int32_t const left = __shfl_up_sync(0xffffffffu, sum, o);
+                if ((int)threadIdx.x >= o) sum += left;
+            }
+            if (e <= a.e) first[e] = before + sum;
+            before += __shfl_sync(0xffffffffu, sum, 31);
+        }
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ int32_t hd_expert_of(const int32_t *first, int32_t experts,
+                                                       int32_t unit)
+{
+    int32_t low = 0, high = experts - 1;
+    while (low < high) {
+        int32_t const middle = (low + high + 1) / 2;
+        if (first[middle] <= unit)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The slots of expert e that come as its number most * pass and behind, `most` of them at most;
+ * returns how many.  Called by whole warps. */
+template <int most>
+static __device__ __forceinline__ int hd_collect(const hd_grouped_gemm_args &a, int32_t e,
+                                                 int32_t pass, int32_t slots[most])
+{
+    int32_t const all = a.t * a.s;
+    int           seen = 0, n = 0;
+    for (int32_t base = 0; base < all && n < most; base += 32) {
+        int32_t const at = base + threadIdx.x % 32;
+        unsigned      hit = __ballot_sync(0xffffffffu, at < all && a.ids[at] == e);
+        for (; hit && n < most; hit &= hit - 1)
+            if (seen++ >= pass * most) slots[n++] = base + __ffs((int)hit) - 1;
+    }
+    return n;
+}
+
+#endif

@@ -1,0 +1,138 @@
+#ifndef HD_OPS_CUDA_TILES_GROUPED_GEMM_SM90_CUH
+#define HD_OPS_CUDA_TILES_GROUPED_GEMM_SM90_CUH
+
+#include "expert_units.cuh"
+#include "tiles_dot_sm90.cuh"
+
+/* grouped_gemm with four-bit weights in tiles for few tokens on Hopper.  One token: a unit of
+ * tiles_dot_sm90.cuh is one slot.  More: a unit is an expert and up to four or eight of its slots.
+ */
+
+template <int format>
+static __device__ __forceinline__ hd_td_matrix hd_td_expert(const hd_grouped_gemm_args &a,
+                                                            int32_t                     e)
+{
+    return {(const uint8_t *)a.w[e], (const uint8_t *)a.sf[e],
+            hd_td_tile<format>::is_nvfp4 ? a.w_scale[e] : 1.0f};
+}
+
+static __device__ __forceinline__ const float *hd_td_input(const hd_grouped_gemm_args &a,
+                                                           int32_t                     slot)
+{
+    return a.x + (int64_t)(a.xs == 1 ? slot / a.s : slot) * a.k;
+}
+
+static __device__ __forceinline__ float *hd_td_output(const hd_grouped_gemm_args &a, int32_t slot)
+{
+    return a.y + (int64_t)slot * a.n;
+}
+
+template <int format> struct hd_td_slot_units {
+    const hd_grouped_gemm_args &a;
+
+    __device__ __forceinline__ hd_td_matrix matrix(int32_t slot) const
+    {
+        return hd_td_expert<format>(a, a.ids[slot]);
+    }
+    __device__ __forceinline__ int          take(int32_t slot) const { return 1; }
+    __device__ __forceinline__ const float *x(int32_t slot, int token) const
+    {
+        return hd_td_input(a, slot);
+    }
+    __device__ __forceinline__ float *y(int32_t slot, int token) const
+    {
+        return hd_td_output(a, slot);
+    }
+};
+
+/* What the units of experts have in shared memory besides. */
+struct hd_td_table {
+    int32_t first[HD_EXPERTS_MAX + 1]; /* of hd_count_units         */
+    int32_t slot[HD_TD_TOKENS];        /* of the unit's tokens      */
+};
+#define HD_TD_TABLE_BYTES ((sizeof(hd_td_table) + 127) / 128 * 128)
+
+template <int format, int per_unit> struct hd_td_expert_units {
+    const hd_grouped_gemm_args &a;
+    hd_td_table                *t;
+
+    __device__ __forceinline__ hd_td_matrix matrix(int32_t unit) const
+    {
+        return hd_td_expert<format>(a, hd_expert_of(t->first, a.e, unit));
+    }
+    __device__ __forceinline__ int take(int32_t unit) const
+    {
+        int32_t const e = hd_expert_of(t->first, a.e, unit);
+        int32_t       slots[per_unit];
+        int const     n = hd_collect<per_unit>(a, e, unit - t->first[e], slots);
+#pragma unroll
+        for (int q = 0; q < per_unit; q++)
+            if (threadIdx.x == 0 && q < n) t->slot[q] = slots[q];
+        hd_td_sync();
+        return n;
+    }
+    __device__ __forceinline__ const float *x(int32_t unit, int token) const
+    {
+        return hd_td_input(a, t->slot[token]);
+    }
+    __device__ __forceinline__ float *y(int32_t unit, int token) const
+    {
+        return hd_td_output(a, t->slot[token]);
+    }
+};
+
+template <int format>
+static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
+    hd_tiles_by_slot(hd_grouped_gemm_args const a, hd_td_plan const p)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    hd_await_previous(); /* the ids may be its work */
+    hd_td_run<format, 1>(hd_td_slot_units<format>{a}, p, hd_td_share<1>(shared, p), a.t * a.s);
+}
+
+template <int format, int blocks>
+static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
+    hd_tiles_by_expert(hd_grouped_gemm_args const a, hd_td_plan const p)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    hd_td_table *const                       t = (hd_td_table *)shared;
+    hd_await_previous();
+    hd_count_units(a, 4 * blocks, t->first);
+    hd_td_run<format, blocks>(hd_td_expert_units<format, 4 * blocks>{a, t}, p,
+                              hd_td_share<blocks>(shared + HD_TD_TABLE_BYTES, p), t->first[a.e]);
+}
+
+/* Whether experts get so many tokens that eight at a time read the weights less often. */
+static inline bool hd_td_is_crowded(const hd_grouped_gemm_args *a)
+{
+    return (int64_t)a->t * a->s > 2 * (int64_t)a->e;
+}
+
+template <int format> static inline bool hd_tiles_grouped_gemm_supports(const void *args)
+{
+    const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
+    hd_td_plan                        p;
+    return a->k > 0 && a->e <= HD_EXPERTS_MAX && (int64_t)a->t * a->s <= 16 * (int64_t)a->e &&
+           (int64_t)a->t * a->s * a->n <= INT32_MAX &&
+           hd_td_choose<format>(a->n, a->k, 4, 1, HD_TD_TABLE_BYTES, &p);
+}
+
+template <int format>
+static inline hd_status hd_launch_tiles_grouped_gemm(const void *args, hd_stream *stream)
+{
+    const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
+    cudaStream_t const                q = hd_cuda_stream(stream);
+    int64_t const                     slots = (int64_t)a->t * a->s; /* as many units at most */
+    hd_td_plan                        p;
+    if (slots == 0 || a->n == 0) return HD_OK;
+    if (a->t == 1) {
+        if (!hd_td_choose<format>(a->n, a->k, 1, 1, 0, &p)) return HD_ERR_UNSUPPORTED;
+        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_slot<format>, *a, p, slots, q);
+    }
+    if (hd_td_is_crowded(a) && hd_td_choose<format>(a->n, a->k, 8, 1, HD_TD_TABLE_BYTES, &p))
+        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, 2>, *a, p, slots, q);
+    if (!hd_td_choose<format>(a->n, a->k, 4, 1, HD_TD_TABLE_BYTES, &p)) return HD_ERR_UNSUPPORTED;
+    return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, 1>, *a, p, slots, q);
+}
+
+#endif
