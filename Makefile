@@ -125,7 +125,7 @@ demo: $(BUILD)/hadal
 	$(BUILD)/hadal run models/demo -p "What is the capital of France?"
 
 # Headers that describe the arguments of ops, with those that they include.
-OPS_HEADERS := $(filter-out src/ops/matrix_operands.h,$(wildcard src/ops/*.h)) src/ops/kernels.def src/kv/row.h \
+OPS_HEADERS := $(filter-out src/ops/matrix_operands.h,$(wildcard src/ops/*.h)) src/ops/kernels.def src/kv/row.h src/quant/matrix.h src/quant/tiles.h \
                $(addprefix src/base/,cpu.h device.h memory.h status.h team.h)
 install: $(BUILD)/hadal $(BUILD)/libhadal.so
 	install -D -m 755 $(BUILD)/hadal $(DESTDIR)$(PREFIX)/bin/hadal

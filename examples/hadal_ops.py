@@ -9,6 +9,8 @@ import ctypes as c
 
 HOST = 0x07  # base/cpu.h: REF, AVX2, AVX512
 GPU = 0x30   # CUDA, SM90
+SM90 = 0x20
+NVFP4 = 5    # quant/matrix.h: HD_FMT_NVFP4
 
 
 class Error(c.Structure):
@@ -41,6 +43,12 @@ class Ops:
         self.lib.hd_ops_choose.argtypes = [P, c.c_char_p, P, c.c_size_t, c.c_uint32, P]
         self.lib.hd_ops_launch.argtypes = [P, P, P, P]
         self.isa = isa & self.lib.hd_ops_families()
+
+    def to_tiles(self, n, k, codes, sf, codes_out, sf_out):
+        """Moves an NVFP4 matrix [n, k] in host memory from rows to tiles (quant/tiles.h), in which
+        Hopper's kernels take it: the ops gemm_nvfp4_tiles and grouped_gemm_nvfp4_tiles."""
+        self.lib.hd_tiles_move_codes(NVFP4, n, k, P(codes), P(codes_out))
+        self.lib.hd_tiles_move_scales(NVFP4, n, k, P(sf), P(sf_out))
 
     def _try(self, status, error):
         if status:

@@ -13,18 +13,27 @@ import sys
 
 import torch
 
-from hadal_ops import GPU, HOST, Gemm, GroupedGemm, MoeSum, Ops, Router, SwiGLU
+from hadal_ops import GPU, HOST, SM90, Gemm, GroupedGemm, MoeSum, Ops, Router, SwiGLU
 
 E2M1 = [0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6]
 
 
 class Matrices:
-    """e random NVFP4 matrices [n, k] as checkpoints hold them: codes, E4M3 scales, one scale."""
+    """e random NVFP4 matrices [n, k] as checkpoints hold them: codes, E4M3 scales, one scale; `w`
+    and `w_sf` are the same in the order that the kernels take."""
 
-    def __init__(self, e, n, k, device):
+    def __init__(self, ops, e, n, k, device):
         self.n, self.k, self.scale = n, k, 1 / 2048
-        self.codes = torch.randint(0, 256, (e, n, k // 2), dtype=torch.uint8, device=device)
-        self.sf = torch.randint(0x28, 0x40, (e, n, k // 16), dtype=torch.uint8, device=device)
+        self.codes = torch.randint(0, 256, (e, n, k // 2), dtype=torch.uint8)
+        self.sf = torch.randint(0x28, 0x40, (e, n, k // 16), dtype=torch.uint8)
+        self.w, self.w_sf = self.codes, self.sf
+        if ops.in_tiles:
+            self.w, self.w_sf = torch.empty_like(self.codes), torch.empty_like(self.sf)
+            for i in range(e):
+                ops.to_tiles(n, k, self.codes[i].data_ptr(), self.sf[i].data_ptr(),
+                             self.w[i].data_ptr(), self.w_sf[i].data_ptr())
+        self.codes, self.sf = self.codes.to(device), self.sf.to(device)
+        self.w, self.w_sf = self.w.to(device), self.w_sf.to(device)
 
     def decode(self, i):
         table = torch.tensor(E2M1, device=self.codes.device)
@@ -57,17 +66,17 @@ class Steps:
 
 def linear(ops, t, n, k, device):
     """Returns steps, input, output and the function that torch computes instead."""
-    w = Matrices(1, n, k, device)
+    w = Matrices(ops, 1, n, k, device)
     x, y = torch.zeros(t, k, device=device), torch.zeros(t, n, device=device)
     steps = Steps(ops)
-    steps.add("gemm_nvfp4", Gemm(x=x.data_ptr(), w=w.codes.data_ptr(), sf=w.sf.data_ptr(),
-                                 y=y.data_ptr(), t=t, n=n, k=k, g=1, w_scale=w.scale))
+    steps.add(f"gemm_nvfp4{ops.suffix}", Gemm(x=x.data_ptr(), w=w.w.data_ptr(), sf=w.w_sf.data_ptr(),
+                                              y=y.data_ptr(), t=t, n=n, k=k, g=1, w_scale=w.scale))
     return steps, x, y, lambda: x @ w.decode(0).T, w
 
 
 def experts(ops, t, e, s, d, h, device):
     """Router, gate and up, SwiGLU, down, weighted sum: a layer's routed experts."""
-    w1, w3, w2 = (Matrices(e, n, k, device) for n, k in ((h, d), (h, d), (d, h)))
+    w1, w3, w2 = (Matrices(ops, e, n, k, device) for n, k in ((h, d), (h, d), (d, h)))
     real = dict(device=device, dtype=torch.float32)
     x, out, none = (torch.zeros(t, d, **real) for _ in range(3))
     gate = torch.randn(e, d, **real) / d ** .5
@@ -79,7 +88,7 @@ def experts(ops, t, e, s, d, h, device):
     keep = [scale, bias]
 
     def product(w, x, xs, y):
-        lists = [w.pointers(w.codes), w.pointers(w.sf)]
+        lists = [w.pointers(w.w), w.pointers(w.w_sf)]
         keep.extend(lists)
         return GroupedGemm(x=x.data_ptr(), ids=ids.data_ptr(), w=lists[0].data_ptr(),
                            sf=lists[1].data_ptr(), w_scale=scale.data_ptr(), y=y.data_ptr(), t=t,
@@ -90,11 +99,11 @@ def experts(ops, t, e, s, d, h, device):
                                k=d, g=1))
     steps.add("router", Router(logits=logits.data_ptr(), bias=bias.data_ptr(), ids=ids.data_ptr(),
                                w=weight.data_ptr(), t=t, s=s, e=e, scale=1.5, scoring=0))
-    steps.add("grouped_gemm_nvfp4", product(w1, x, 1, a))
-    steps.add("grouped_gemm_nvfp4", product(w3, x, 1, b))
+    steps.add(f"grouped_gemm_nvfp4{ops.suffix}", product(w1, x, 1, a))
+    steps.add(f"grouped_gemm_nvfp4{ops.suffix}", product(w3, x, 1, b))
     steps.add("swiglu", SwiGLU(gate=a.data_ptr(), up=b.data_ptr(), y=a.data_ptr(), r=t * s, n=h,
                                limit=10))
-    steps.add("grouped_gemm_nvfp4", product(w2, a, s, y))
+    steps.add(f"grouped_gemm_nvfp4{ops.suffix}", product(w2, a, s, y))
     steps.add("moe_sum", MoeSum(y=y.data_ptr(), w=weight.data_ptr(), shared=none.data_ptr(),
                                 out=out.data_ptr(), t=t, s=s, d=d, has_w=True))
 
@@ -111,7 +120,8 @@ def experts(ops, t, e, s, d, h, device):
                 want[i] += share[i, j] * (w2.decode(e_id) @ (torch.nn.functional.silu(g) * u))
         return want
 
-    return steps, x, out, expected, (w1, w2, w3, keep, gate, logits, weight, a, b, y, none)
+    return steps, x, out, expected, (w1, w2, w3, keep, gate, logits, ids, weight, a, b, y,
+                                   none)
 
 
 def check(name, steps, x, y, expected):
@@ -141,12 +151,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("library", help="libhadal.so")
     parser.add_argument("--small", action="store_true", help="sizes for a CPU")
+    parser.add_argument("--tiles", action="store_true", help="weights in tiles, as Hopper's kernels "
+                        "take them, also elsewhere")
     parser.add_argument("--tokens", type=int, default=4)
     o = parser.parse_args()
     torch.manual_seed(1)
     torch.backends.cuda.matmul.allow_tf32 = False
     device = "cuda" if torch.cuda.is_available() else "cpu"
     ops = Ops(o.library, GPU if device == "cuda" else HOST)
+    ops.in_tiles = o.tiles or bool(ops.isa & SM90)
+    ops.suffix = "_tiles" if ops.in_tiles else ""
     t = o.tokens
     print(f"on {device}, {t} tokens")
     steps, x, y, expected, _keep = linear(ops, t, *((256, 512) if o.small else (16384, 7168)),

@@ -65,6 +65,18 @@ def test_linear(ops, rng):
         expect(f"linear {t} {n} {k}", differs(y, x.astype(float) @ w.values.T) < 1e-5)
 
 
+def test_tiles(ops, rng):
+    for t, n, k in ((1, 32, 64), (3, 96, 320)):
+        w = Matrix(rng, n, k)
+        codes, sf = np.empty_like(w.codes), np.empty_like(w.sf)
+        ops.to_tiles(n, k, at(w.codes), at(w.sf), at(codes), at(sf))
+        x = rng.standard_normal((t, k), dtype=np.float32)
+        y = np.full((t, n), np.nan, np.float32)
+        a = Gemm(x=at(x), w=at(codes), sf=at(sf), y=at(y), t=t, n=n, k=k, g=1, w_scale=1 / 512)
+        ops.launch(ops.choose("gemm_nvfp4_tiles", a), a)
+        expect(f"tiles {t} {n} {k}", differs(y, x.astype(float) @ w.values.T) < 1e-5)
+
+
 def test_experts(ops, rng):
     t, e, s, d, h = 3, 8, 2, 64, 32
     layers = [[Matrix(rng, n, k) for _ in range(e)] for n, k in ((h, d), (h, d), (d, h))]
@@ -129,6 +141,7 @@ def main():
         ops = Ops(path, isa | 1)
         test_linear(ops, rng)
         test_experts(ops, rng)
+    test_tiles(Ops(path, HOST), rng)
     test_refusals(Ops(path, HOST))
     print(f"{PASSED} passed, {len(FAILED)} failed")
     sys.exit(bool(FAILED))
