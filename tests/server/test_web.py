@@ -482,7 +482,7 @@ def test_markdown_pieces():
             "a\n- b": p("a") + "<ul><li>b</li></ul>", "* a *b*": "<ul><li>a <em>b</em></li></ul>", "**a": p("**a"),
             "1986. A year": '<ol start="1986"><li>A year</li></ol>', "~~a~~ ~b~": p("<del>a</del> ~b~"), "": "", "|": p("|"),
             "a | b\n--- | ---": None}.items():
-        got = rendered(source)
+        got = rendered(source).replace('<li dir="auto">', "<li>")
         assert got == wanted or wanted is None and "<table>" in got, (source, got)
 
 
@@ -598,8 +598,8 @@ def test_keyboard_only():
     keys(Keys.ENTER)
     until(lambda: "You said: line one" in one("#log").text and not is_running())
     assert focused() == "prompt"
-    order = []
-    BROWSER.execute_script("document.activeElement.blur();")
+    script("document.querySelector('.skip').focus();")
+    order = [focused()]
     for _ in range(12):
         keys(Keys.TAB)
         order.append(focused())

@@ -126,7 +126,7 @@ function buildParagraph(lines) {
 }
 
 function buildQuote(lines, depth) {
-  return el("blockquote", {}, ...buildAll(lines.map((l) => l.replace(QUOTE, "")), depth + 1));
+  return el("blockquote", {}, buildAll(lines.map((l) => l.replace(QUOTE, "")), depth + 1));
 }
 
 function buildCode(lines) {
@@ -155,17 +155,25 @@ function buildList(lines, depth) {
       last.lines.push(line.slice(Math.min(indentOf(line), last.width)));
     }
   }
-  const isLoose = items.some((item) => item.lines.slice(0, -1).some((l, i) => isBlank(l) && i > 0));
-  const list = el(isOrdered ? "ol" : "ul", {}, ...items.map((item) => buildItem(item, isLoose, depth)));
+  const isLoose = items.some((item) => item.lines.some((l, i) => i > 0 && isBlank(l)));
+  const list = el(isOrdered ? "ol" : "ul", {}, items.map((item) => buildItem(item, isLoose, depth)));
   if (isOrdered && parseInt(marker, 10) !== 1) list.setAttribute("start", parseInt(marker, 10));
   return list;
+}
+
+// The children of a paragraph.
+function unwrapped(paragraph) {
+  const out = document.createDocumentFragment();
+  paragraph.removeAttribute("dir"); // else each child that leaves costs a look at all others
+  while (paragraph.firstChild) out.append(paragraph.firstChild);
+  return out;
 }
 
 function buildItem(item, isLoose, depth) {
   const task = item.lines[0].match(/^\[([ xX])\] +/);
   if (task) item.lines[0] = item.lines[0].slice(task[0].length);
   const nodes = buildAll(item.lines, depth + 1);
-  const node = el("li", {}, ...nodes.flatMap((n) => n.tagName === "P" && !isLoose ? [...n.childNodes] : [n]));
+  const node = el("li", { dir: "auto" }, nodes.map((n) => n.tagName === "P" && !isLoose ? unwrapped(n) : n));
   if (task) {
     const box = el("input", { type: "checkbox", disabled: "" });
     box.checked = task[1] !== " ";
@@ -195,12 +203,12 @@ function buildTable(lines) {
   const sides = cells(lines[1]).map((c) => (c.endsWith(":") ? (c.startsWith(":") ? "center" : "end") : "start"));
   const row = (line, tag) => {
     const texts = cells(line);
-    return el("tr", {}, ...sides.map((side, i) =>
+    return el("tr", {}, sides.map((side, i) =>
       el(tag, { class: side, dir: "auto", ...(tag === "th" && { scope: "col" }) }, inline(texts[i] ?? ""))));
   };
   return el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" },
     el("table", {}, el("thead", {}, row(lines[0], "th")),
-      el("tbody", {}, ...lines.slice(2).map((line) => row(line, "td")))));
+      el("tbody", {}, lines.slice(2).map((line) => row(line, "td")))));
 }
 
 // ---- text within a block ----
