@@ -233,6 +233,12 @@ static const hd_dfa_state *state_of(const hd_dfa *d, uint32_t number)
     return hd_dfa_states(d) + number;
 }
 
+/* NULL when there are none: then the DFA may have no edges at all, and no memory for them. */
+static const hd_dfa_edge *edges_of(const hd_dfa *d, const hd_dfa_state *s)
+{
+    return s->n ? hd_dfa_edges(d) + s->first : NULL;
+}
+
 /* An edge of a over labels for which b does the same: to `to_b`, a state plus 1. */
 static hd_status add_pair(pairing *p, const hd_dfa_edge *of_a, uint32_t lo, uint32_t hi,
                           uint32_t to_b)
@@ -273,8 +279,7 @@ static hd_status expand_pair(maker *m, uint32_t number)
     bool const                b_accepts = b && b->accepts;
     begin_state(m, a->accepts && b_accepts == (p->op == HD_DFA_BOTH));
     for (uint32_t i = 0; i < a->n; i++)
-        HD_TRY(pair_edge(p, hd_dfa_edges(p->a) + a->first + i,
-                         b ? hd_dfa_edges(p->b) + b->first : NULL, b ? b->n : 0));
+        HD_TRY(pair_edge(p, edges_of(p->a, a) + i, b ? edges_of(p->b, b) : NULL, b ? b->n : 0));
     return HD_OK;
 }
 
@@ -296,7 +301,7 @@ bool hd_dfa_matches(const hd_dfa *d, const char *text, size_t bytes)
 {
     const hd_dfa_state *state = state_of(d, 0);
     for (size_t i = 0; i < bytes; i++) {
-        const hd_dfa_edge *e = hd_dfa_edges(d) + state->first, *const end = e + state->n;
+        const hd_dfa_edge *e = edges_of(d, state), *const end = state->n ? e + state->n : NULL;
         unsigned char const c = (unsigned char)text[i];
         while (e < end && e->hi < c) e++;
         if (e == end || e->lo > c) return false;
