@@ -367,6 +367,12 @@ hd_tensor       *hd_checkpoint_at(const hd_checkpoint *c, int32_t i) { return c-
 int32_t          hd_checkpoint_shards(const hd_checkpoint *c) { return c->n_shards; }
 int64_t          hd_checkpoint_bytes(const hd_checkpoint *c) { return c->bytes; }
 
+void hd_checkpoint_release(const hd_checkpoint *c)
+{
+    for (int32_t i = 0; i < c->n_shards; i++)
+        hd_file_release(c->shards[i].file.map.data, c->shards[i].file.map.bytes);
+}
+
 hd_tensor *hd_checkpoint_find(const hd_checkpoint *c, const char *official_name)
 {
     int32_t const i = hd_name_map_find(&c->official, official_name);

@@ -50,6 +50,10 @@ int32_t     hd_checkpoint_shards(const hd_checkpoint *c);
 const char *hd_checkpoint_file_name(const hd_checkpoint *c, int32_t shard); /* in the folder */
 int64_t     hd_checkpoint_bytes(const hd_checkpoint *c); /* of all tensors, headers apart */
 
+/* Lets go of the pages of all files; what is read again is mapped again.  Reading a page maps some
+ * around it too, so whoever reads all once calls this now and then.  Any thread. */
+void hd_checkpoint_release(const hd_checkpoint *c);
+
 /* Frees names and tables once no tensor is to be looked up any more: there are none then, and
  * the data stays mapped.  Keeps what hd_checkpoint_digest reads.  returns  HD_ERR_MEMORY */
 hd_status hd_checkpoint_settle(hd_checkpoint *c, hd_error *err);

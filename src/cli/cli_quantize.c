@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/calibration_text.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
@@ -28,6 +29,7 @@ const char hd_help_quantize[] =
     "  --keep GLOB         matrices that stay as they are, by official name: 'mtp.*',\n"
     "                      '*.weights_proj'; may be given several times\n"
     "  --json              one JSON object instead of the report\n"
+    "  --html FILE         also writes a page with pictures, which needs no network\n"
     "  --threads N         1 .. 16; default: one a core\n"
     "  --quiet             nothing on standard error but errors\n"
     "  --verbose           also what calibration loaded, on standard error\n";
@@ -44,7 +46,8 @@ typedef struct quantize_job {
     hd_calibration_rows rows;   /* owned */
     hd_engine          *engine; /* owned */
     hd_quantize        *result; /* owned */
-    hd_buffer           out;    /* owned */
+    const char         *html;
+    hd_buffer           out, page; /* owned */
 } quantize_job;
 
 static const char *const to_words[] = {
@@ -60,6 +63,7 @@ static int read_arguments(quantize_job *j, int argc, char **argv)
         {.name = "--window", .number = &j->window, .least = 2, .most = 65536},
         {.name = "--keep", .list = &j->keep},
         {.name = "--json", .flag = &j->is_json},
+        {.name = "--html", .text = &j->html},
         {.name = "--threads", .number = &j->options.n_threads, .least = 1, .most = 16},
         {.name = "--quiet", .flag = &j->is_quiet},
         {.name = "--verbose", .flag = &j->is_verbose},
@@ -113,7 +117,9 @@ static hd_status quantize(quantize_job *j, hd_error *err)
         hd_quantize_print_json(j->result, &j->out);
     else
         hd_quantize_print(j->result, &j->out);
-    if (j->out.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) hd_quantize_print_html(j->result, &j->page);
+    if (j->out.failed || j->page.failed) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the report");
+    if (j->html) HD_TRY(hd_file_save(j->html, j->page.data, j->page.used, err));
     if (!hd_stdout_write(j->out.data, j->out.used)) HD_FAIL(err, HD_ERR_IO, "standard output");
     if (!hd_quantize_is_done(j->result))
         HD_FAIL(err, HD_ERR_FORMAT, "the audit found errors: %s stays in %s.part",
@@ -133,5 +139,6 @@ int hd_cli_quantize(int argc, char **argv)
     hd_calibration_rows_free(&j.rows);
     hd_engine_close(j.engine);
     hd_buffer_free(&j.out);
+    hd_buffer_free(&j.page);
     return s == HD_OK ? HD_EXIT_OK : hd_cli_fail(&err);
 }

@@ -122,21 +122,13 @@ void hd_audit_side_close(hd_audit_side *s)
 
 /* ---- scanning ---- */
 
-/* Reading a page maps some around it, those of parts that were released before too.  Each time so
- * much was read, all of the file is released again, which keeps memory constant. */
-#define SWEEP_BYTES ((int64_t)256 << 20)
-
-typedef struct shard_range {
-    const uint8_t *begin, *end; /* of its tensors' data; NULL: it has none */
-} shard_range;
-
 /* Items in the order of the files, so that a disk reads forward. */
 typedef struct scan_job {
     hd_audit       *audit;
-    hd_audit_item **order;  /* [used] */
-    shard_range    *shards; /* [shards] */
-    pthread_mutex_t lock;   /* of what follows */
-    int64_t         done, total, swept;
+    hd_audit_item **order; /* [used] */
+    hd_audit_sweep  sweep;
+    pthread_mutex_t lock; /* of what follows */
+    int64_t         done, total;
 } scan_job;
 
 static int compare_places(const void *x, const void *y)
@@ -156,34 +148,13 @@ static void on_part(void *user, int64_t bytes)
     pthread_mutex_unlock(&j->lock);
 }
 
-static void sweep(scan_job *j, int32_t shard)
-{
-    const shard_range *const r = &j->shards[shard];
-    pthread_mutex_lock(&j->lock);
-    bool const is_due = j->done - j->swept >= SWEEP_BYTES;
-    if (is_due) j->swept = j->done;
-    pthread_mutex_unlock(&j->lock);
-    if (is_due && r->begin) hd_file_release(r->begin, (size_t)(r->end - r->begin));
-}
-
 static bool scan_one(void *user, void *room, int64_t i)
 {
     scan_job *const      j = user;
     hd_audit_item *const it = j->order[i];
     bool const           ok = hd_scan_item(room, &it->what, &it->scan, on_part, j);
-    sweep(j, it->what.w->shard);
+    hd_audit_sweep_add(&j->sweep, hd_scanned_bytes(&it->what));
     return ok;
-}
-
-static void find_ranges(scan_job *j)
-{
-    const hd_checkpoint *const ck = j->audit->model.ck;
-    for (int32_t i = 0; i < hd_checkpoint_count(ck); i++) {
-        const hd_tensor *const t = hd_checkpoint_at(ck, i);
-        shard_range *const     r = &j->shards[t->shard];
-        if (!r->begin) r->begin = t->st.data; /* they come in the order of their data */
-        r->end = t->st.data + t->st.bytes;
-    }
 }
 
 static hd_status scan_ordered(hd_audit *a, scan_job *j, hd_error *err)
@@ -207,13 +178,11 @@ static hd_status scan_ordered(hd_audit *a, scan_job *j, hd_error *err)
 
 hd_status hd_audit_scan(hd_audit *a, hd_error *err)
 {
-    size_t const n = (size_t)a->model.used, shards = (size_t)hd_checkpoint_shards(a->model.ck);
+    size_t const n = (size_t)a->model.used;
     scan_job     j = {.audit = a,
                       .order = hd_pool_alloc(&a->model.pool, n * sizeof *j.order),
-                      .shards = hd_pool_alloc(&a->model.pool, shards * sizeof *j.shards)};
-    if (!j.order || !j.shards)
-        HD_FAIL(err, HD_ERR_MEMORY, "no memory for the order of %zu tensors", n);
-    find_ranges(&j);
+                      .sweep = {.of = {a->model.ck}}};
+    if (!j.order) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the order of %zu tensors", n);
     for (size_t i = 0; i < n; i++) {
         j.order[i] = &a->model.items[i];
         j.total += hd_scanned_bytes(&j.order[i]->what);

@@ -62,9 +62,15 @@ static hd_difference conclude(const sums *s)
                            .ratio = share(sqrt(s->aa), sqrt(s->bb), 1)};
 }
 
+typedef struct comparison {
+    hd_audit      *audit;
+    hd_audit_sweep sweep;
+} comparison;
+
 static bool compare_one(void *user, void *room, int64_t i)
 {
-    hd_audit *const            a = user;
+    comparison *const          c = user;
+    hd_audit *const            a = c->audit;
     row_pair *const            r = room;
     hd_audit_item *const       it = &a->model.items[i];
     const hd_audit_item *const other = hd_audit_find(&a->other, it->what.name);
@@ -83,6 +89,7 @@ static bool compare_one(void *user, void *room, int64_t i)
         hd_scanned_release(&other->what, begin, end);
     }
     it->difference = conclude(&s);
+    hd_audit_sweep_add(&c->sweep, hd_scanned_bytes(&it->what) + hd_scanned_bytes(&other->what));
     return true;
 }
 
@@ -90,8 +97,9 @@ hd_status hd_audit_compare(hd_audit *a, hd_error *err)
 {
     row_pair      pairs[HD_AUDIT_MOST_THREADS] = {{0}};
     void         *rooms[HD_AUDIT_MOST_THREADS];
+    comparison    c = {.audit = a, .sweep = {.of = {a->model.ck, a->other.ck}}};
     hd_audit_work work = {.run = compare_one,
-                          .user = a,
+                          .user = &c,
                           .rooms = rooms,
                           .n = a->model.used,
                           .n_threads = a->n_threads};

@@ -175,18 +175,8 @@ static void print_findings(const hd_audit *a, bool is_whole, hd_buffer *out)
 
 /* ---- the page ---- */
 
-void hd_audit_print_html(const hd_audit *a, bool is_whole, hd_buffer *out)
+void hd_audit_html_sections(const hd_audit *a, bool is_whole, hd_buffer *out)
 {
-    const hd_audit_side *const m = &a->model;
-    char                       counts[160];
-    snprintf(counts, sizeof counts, "%" PRId64 " errors, %" PRId64 " warnings, %" PRId64 " notes",
-             hd_audit_count(a, HD_ERROR), hd_audit_count(a, HD_WARNING),
-             hd_audit_count(a, HD_NOTE));
-    hd_html_begin(out, "Audit of a checkpoint", counts);
-    hd_html_note(out, "%s: %d tensors, %" PRId64 " bytes, %d shards; %s",
-                 hd_checkpoint_folder(m->ck), hd_checkpoint_count(m->ck),
-                 hd_checkpoint_bytes(m->ck), hd_checkpoint_shards(m->ck),
-                 *m->survey.family ? m->survey.family : "no model");
     hd_html_section(out, "Findings");
     print_findings(a, is_whole, out);
     if (a->has_other) {
@@ -199,5 +189,20 @@ void hd_audit_print_html(const hd_audit *a, bool is_whole, hd_buffer *out)
     draw(a, saturated_of, "share of saturated blocks", out);
     hd_html_section(out, "Largest weights");
     draw(a, largest_of, "largest magnitude", out);
+}
+
+void hd_audit_print_html(const hd_audit *a, bool is_whole, hd_buffer *out)
+{
+    const hd_audit_side *const m = &a->model;
+    char                       counts[160];
+    snprintf(counts, sizeof counts, "%" PRId64 " errors, %" PRId64 " warnings, %" PRId64 " notes",
+             hd_audit_count(a, HD_ERROR), hd_audit_count(a, HD_WARNING),
+             hd_audit_count(a, HD_NOTE));
+    hd_html_begin(out, "Audit of a checkpoint", counts);
+    hd_html_note(out, "%s: %d tensors, %" PRId64 " bytes, %d shards; %s",
+                 hd_checkpoint_folder(m->ck), hd_checkpoint_count(m->ck),
+                 hd_checkpoint_bytes(m->ck), hd_checkpoint_shards(m->ck),
+                 *m->survey.family ? m->survey.family : "no model");
+    hd_audit_html_sections(a, is_whole, out);
     hd_html_end(out);
 }

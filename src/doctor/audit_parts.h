@@ -1,6 +1,8 @@
 #ifndef HD_DOCTOR_AUDIT_PARTS_H
 #define HD_DOCTOR_AUDIT_PARTS_H
 
+#include <stdatomic.h>
+
 #include "base/json.h"
 #include "doctor/audit.h"
 #include "doctor/audit_scan.h"
@@ -117,6 +119,18 @@ typedef struct hd_audit_work {
 } hd_audit_work;
 /* Runs all parts, in the calling thread too.  returns false when one did */
 bool hd_audit_work_run(const hd_audit_work *w);
+
+/* Keeps memory constant while checkpoints are read through: each time another quarter of a GiB was
+ * read, their pages are let go.  Zero-initialise but for `of`; any thread. */
+typedef struct hd_audit_sweep {
+    const hd_checkpoint *of[2]; /* borrowed; NULL is fine */
+    atomic_llong         read;  /* bytes so far */
+} hd_audit_sweep;
+void hd_audit_sweep_add(hd_audit_sweep *s, int64_t bytes);
+
+/* The sections of an audit's page: findings, all of them with is_whole; errors against the other
+ * folder, if there was one; scales; largest weights. */
+void hd_audit_html_sections(const hd_audit *a, bool is_whole, hd_buffer *out);
 
 /* Whether two matrices are the same projection of two experts of one layer. */
 bool hd_audit_same_projection(const char *a, const char *b);

@@ -3,6 +3,8 @@
 
 #include "doctor/audit_parts.h"
 
+#define SWEEP_BYTES ((long long)256 << 20)
+
 typedef struct shared {
     const hd_audit_work *work;
     atomic_llong         next;
@@ -22,6 +24,14 @@ static void *run_worker(void *user)
     for (int64_t i; (i = atomic_fetch_add(&w->all->next, 1)) < work->n;)
         if (!work->run(work->user, w->room, i)) atomic_store(&w->all->has_failed, true);
     return NULL;
+}
+
+void hd_audit_sweep_add(hd_audit_sweep *s, int64_t bytes)
+{
+    long long const before = atomic_fetch_add(&s->read, bytes);
+    if (before / SWEEP_BYTES == (before + bytes) / SWEEP_BYTES) return;
+    for (int i = 0; i < 2; i++)
+        if (s->of[i]) hd_checkpoint_release(s->of[i]);
 }
 
 /* A thread that cannot be started leaves its share to the others. */

@@ -105,7 +105,10 @@ static hd_status write_shard(hd_quantize *q, const hd_shard_plan *p, void *user,
     need *const n = user;
     bool        is_there;
     HD_TRY(is_written(q, p, &is_there, err));
-    return is_there ? HD_OK : hd_quantize_shard(q, p, &n->progress, err);
+    if (is_there) return HD_OK;
+    HD_TRY(hd_quantize_shard(q, p, &n->progress, err));
+    hd_checkpoint_release(q->source.ck);
+    return HD_OK;
 }
 
 static hd_status write_index(const hd_quantize *q, const need *n, hd_error *err)

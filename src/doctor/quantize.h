@@ -49,6 +49,7 @@ bool hd_quantize_is_done(const hd_quantize *q);
 /* What became of the matrices, what it cost, and what the audit says. */
 void hd_quantize_print(const hd_quantize *q, hd_buffer *out);
 void hd_quantize_print_json(const hd_quantize *q, hd_buffer *out); /* one object */
+void hd_quantize_print_html(const hd_quantize *q, hd_buffer *out); /* a page with pictures */
 
 HD_END_C
 #endif

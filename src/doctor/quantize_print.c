@@ -1,10 +1,12 @@
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_write.h"
 #include "doctor/quantize_parts.h"
+#include "doctor/report_html.h"
 
 #define N_WORST 10 /* matrices that are listed */
 
@@ -231,4 +233,23 @@ void hd_quantize_print_json(const hd_quantize *q, hd_buffer *out)
     json_audit(q, out);
     hd_buffer_text(out, "}\n");
     hd_memory_free(all.worst);
+}
+
+/* ---- as a page ---- */
+
+void hd_quantize_print_html(const hd_quantize *q, hd_buffer *out)
+{
+    const hd_findings *const f = &q->audit->findings;
+    hd_buffer                text = {0};
+    char                     counts[160];
+    snprintf(counts, sizeof counts,
+             "%d matrices; audit: %" PRId64 " errors, %" PRId64 " warnings, %" PRId64 " notes",
+             q->n_conversions, f->n[HD_ERROR], f->n[HD_WARNING], f->n[HD_NOTE]);
+    hd_html_begin(out, "A checkpoint turned to NVFP4", counts);
+    hd_quantize_print(q, &text);
+    if (text.failed) out->failed = true;
+    if (text.data) hd_html_lines(out, text.data);
+    hd_buffer_free(&text);
+    hd_audit_html_sections(q->audit, false, out);
+    hd_html_end(out);
 }

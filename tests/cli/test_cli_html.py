@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`--html` of audit, trace and compare: pages that nest, point nowhere, hold what the JSON says, and
+"""`--html` of audit, trace, compare and quantize: pages that nest, point nowhere, hold what the JSON says, and
 show the names of hostile files as text.
 usage: test_cli_html.py [HADAL]"""
 import html.parser
@@ -186,6 +186,19 @@ def test_hostile_names():
     shown, _ = page("compare", dump, dump)
     assert "No difference" in shown.text
     assert any(HOSTILE[0] in cell for row in shown.rows for cell in row)
+
+
+def test_quantize():
+    target = SCRATCH / "quantized"
+    shown, out = page("quantize", ROOT / "tests" / "models" / "tiny512-official", target, "--to", "nvfp4", "--json")
+    result = json.loads(out)
+    [made] = [c for c in result["converted"] if c["from"] == "FP8"]
+    assert f"{made['n']} matrices FP8" in shown.text and "Against the other checkpoint" in shown.text
+    worst = result["worst"][0]
+    [row] = [r for r in shown.rows if r[0] == worst["matrix"] and len(r) >= 2][:1]
+    assert_numbers_match(row[1], worst["error"])
+    assert shown.count("svg") >= 4
+    assert target.is_dir() and not (SCRATCH / "quantized.part").exists()
 
 
 def refused(*args, says, status=1):

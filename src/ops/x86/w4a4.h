@@ -104,7 +104,7 @@ INLINE void arrange_group(code_row at, token_group *out)
     for (int i = 0; i < VEC_LANES; i++) out->scale[i] = hd_e4m3_to_f32(at.sf[i / 2]) * 64;
 }
 
-static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)
+static inline void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)
 {
     token_group *const to = (token_group *)out;
     code_row const     row = {t->codes + k0 / 2, t->sf + k0 / HD_NVFP4_BLOCK};
@@ -208,7 +208,7 @@ INLINE void dot_rows(const hd_product_part *p, const hd_product_input *in, float
     dot_ends(p, in, sums);
 }
 
-static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
+static inline void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
 {
     switch (in->n_x) {
     case 1: dot_rows(p, in, sums, 4, 1); break;
@@ -227,7 +227,7 @@ INLINE void store_group(weight_group *out, weights w)
     vec_store(out->scale, w.scale);
 }
 
-static void decode_part(const hd_product_part *p, void *out, int32_t stride)
+static inline void decode_part(const hd_product_part *p, void *out, int32_t stride)
 {
     int32_t const groups = p->n / GROUP, n = p->n % GROUP;
     for (int32_t r = 0; r < p->n_rows; r++) {
@@ -266,7 +266,8 @@ INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_pro
     for (int i = 0; i < CODE_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
 }
 
-static void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in, float *sums)
+static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
+                                 float *sums)
 {
     for (int32_t j = 0; j < in->n_x; j += CODE_INPUTS)
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += CODE_ROWS) {
@@ -280,7 +281,7 @@ static void multiply_tile(const void *w, int32_t n_groups, const hd_product_inpu
         }
 }
 
-static void add_all_lanes(const float *sums, int32_t n, float *out)
+static inline void add_all_lanes(const float *sums, int32_t n, float *out)
 {
     for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
 }
