@@ -25,7 +25,7 @@ static int open_tokenizer(void **state)
     (void)state;
     if (hd_tokenizer_open(&tokenizer, "models/demo", &err) != HD_OK)
         print_error("%s\n", err.message);
-    return err.code;
+    return (int)err.code;
 }
 
 static int free_all(void **state)

@@ -163,7 +163,7 @@ static void pages_stay_small(void **state)
 {
     (void)state;
     static hd_report_value list[5000];
-    static char            names[5000][16];
+    static char            names[5000][32];
     hd_buffer              out = {0};
     for (int i = 0; i < 5000; i++) {
         snprintf(names[i], sizeof names[i], "L%d.r%d", i % 1100, i);
