@@ -125,6 +125,17 @@ static void print_audit(const hd_quantize *q, hd_buffer *out)
                              f->list[i].message);
 }
 
+static void print_summary(const hd_quantize *q, const fates *all, hd_buffer *out)
+{
+    hd_buffer_printf(out, "%s -> %s\n", q->opt.source, q->is_done ? q->target : q->model);
+    print_fates(all, out);
+    hd_buffer_printf(out, "  %" PRId64 " other tensors are the source's, %.1f MB\n", q->n_kept,
+                     (double)q->kept_bytes / 1e6);
+    print_inputs(q, out);
+    hd_buffer_printf(out, "  %.1f MB -> %.1f MB\n", (double)source_bytes(q) / 1e6,
+                     (double)q->bytes / 1e6);
+}
+
 void hd_quantize_print(const hd_quantize *q, hd_buffer *out)
 {
     fates all;
@@ -132,13 +143,7 @@ void hd_quantize_print(const hd_quantize *q, hd_buffer *out)
         out->failed = true;
         return;
     }
-    hd_buffer_printf(out, "%s -> %s\n", q->opt.source, q->is_done ? q->target : q->model);
-    print_fates(&all, out);
-    hd_buffer_printf(out, "  %" PRId64 " other tensors are the source's, %.1f MB\n", q->n_kept,
-                     (double)q->kept_bytes / 1e6);
-    print_inputs(q, out);
-    hd_buffer_printf(out, "  %.1f MB -> %.1f MB\n", (double)source_bytes(q) / 1e6,
-                     (double)q->bytes / 1e6);
+    print_summary(q, &all, out);
     print_worst(&all, out);
     print_audit(q, out);
     hd_memory_free(all.worst);
@@ -237,19 +242,30 @@ void hd_quantize_print_json(const hd_quantize *q, hd_buffer *out)
 
 /* ---- as a page ---- */
 
+static void add_summary(const hd_quantize *q, hd_buffer *out)
+{
+    hd_buffer text = {0};
+    fates     all;
+    if (collect(q, &all)) {
+        print_summary(q, &all, &text);
+        hd_memory_free(all.worst);
+    }
+    if (text.data && !text.failed)
+        hd_html_lines(out, text.data);
+    else
+        out->failed = true;
+    hd_buffer_free(&text);
+}
+
 void hd_quantize_print_html(const hd_quantize *q, hd_buffer *out)
 {
     const hd_findings *const f = &q->audit->findings;
-    hd_buffer                text = {0};
     char                     counts[160];
     snprintf(counts, sizeof counts,
              "%d matrices; audit: %" PRId64 " errors, %" PRId64 " warnings, %" PRId64 " notes",
              q->n_conversions, f->n[HD_ERROR], f->n[HD_WARNING], f->n[HD_NOTE]);
     hd_html_begin(out, "A checkpoint turned to NVFP4", counts);
-    hd_quantize_print(q, &text);
-    if (text.failed) out->failed = true;
-    if (text.data) hd_html_lines(out, text.data);
-    hd_buffer_free(&text);
+    add_summary(q, out);
     hd_audit_html_sections(q->audit, false, out);
     hd_html_end(out);
 }
