@@ -35,24 +35,6 @@ static hd_status write_tool(hd_buffer *out, hd_place *p, const json_object *v)
     return HD_OK;
 }
 
-static hd_status write_tools(hd_buffer *out, hd_place *p, const json_object *tools)
-{
-    if (!tools) return HD_OK;
-    size_t const before = hd_place_member(p, "tools");
-    if (!json_object_is_type(tools, json_type_array)) return hd_place_wrong(p, tools, "a list");
-    size_t const n = json_object_array_length(tools);
-    hd_buffer_text(out, ", \"tools\": [");
-    for (size_t i = 0; i < n; i++) {
-        size_t const list = hd_place_entry(p, i);
-        if (i) hd_buffer_text(out, ", ");
-        HD_TRY(write_tool(out, p, json_object_array_get_idx(tools, i)));
-        hd_place_leave(p, list);
-    }
-    hd_buffer_text(out, "]");
-    hd_place_leave(p, before);
-    return HD_OK;
-}
-
 static hd_status write_named_choice(hd_buffer *out, hd_place *p, const json_object *v)
 {
     const char *name = NULL;
@@ -147,7 +129,7 @@ static hd_status write_chat(hd_buffer *out, const hd_fields *b)
 {
     hd_place p = {.error = b->error};
     HD_TRY(hd_anthropic_write_messages(out, &p, b));
-    HD_TRY(write_tools(out, &p, hd_fields_find(b, "tools")));
+    HD_TRY(hd_place_write_tools(out, &p, hd_fields_find(b, "tools"), write_tool));
     HD_TRY(write_choice(out, &p, hd_fields_find(b, "tool_choice")));
     HD_TRY(write_thinking(out, &p, hd_fields_find(b, "thinking")));
     HD_TRY(write_output(out, &p, hd_fields_find(b, "output_config")));

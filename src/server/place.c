@@ -81,3 +81,22 @@ void hd_place_write_value(hd_buffer *out, const json_object *v)
     else
         out->failed = true;
 }
+
+hd_status hd_place_write_tools(hd_buffer *out, hd_place *p, const json_object *tools,
+                               hd_place_write_fn *write)
+{
+    if (!tools) return HD_OK;
+    size_t const before = hd_place_member(p, "tools");
+    if (!json_object_is_type(tools, json_type_array)) return hd_place_wrong(p, tools, "a list");
+    size_t const n = json_object_array_length(tools);
+    hd_buffer_text(out, ", \"tools\": [");
+    for (size_t i = 0; i < n; i++) {
+        size_t const list = hd_place_entry(p, i);
+        if (i) hd_buffer_text(out, ", ");
+        HD_TRY(write(out, p, json_object_array_get_idx(tools, i)));
+        hd_place_leave(p, list);
+    }
+    hd_buffer_text(out, "]");
+    hd_place_leave(p, before);
+    return HD_OK;
+}

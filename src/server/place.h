@@ -33,6 +33,11 @@ hd_status hd_place_refuse_type(hd_place *p, const json_object *v, const char *wa
 
 /* A value as compact JSON, numbers as they were spelled. */
 void hd_place_write_value(hd_buffer *out, const json_object *v);
+/* The member `tools` of a Chat Completions request, behind others: each of `tools`, which is NULL
+ * or wanted to be a list, as `write` puts it. */
+typedef hd_status hd_place_write_fn(hd_buffer *out, hd_place *p, const json_object *v);
+hd_status         hd_place_write_tools(hd_buffer *out, hd_place *p, const json_object *tools,
+                                       hd_place_write_fn *write);
 
 HD_END_C
 #endif

@@ -25,24 +25,6 @@ static hd_status write_tool(hd_buffer *out, hd_place *p, const json_object *v)
     return HD_OK;
 }
 
-static hd_status write_tools(hd_buffer *out, hd_place *p, const json_object *tools)
-{
-    if (!tools) return HD_OK;
-    size_t const before = hd_place_member(p, "tools");
-    if (!json_object_is_type(tools, json_type_array)) return hd_place_wrong(p, tools, "a list");
-    size_t const n = json_object_array_length(tools);
-    hd_buffer_text(out, ", \"tools\": [");
-    for (size_t i = 0; i < n; i++) {
-        size_t const list = hd_place_entry(p, i);
-        if (i) hd_buffer_text(out, ", ");
-        HD_TRY(write_tool(out, p, json_object_array_get_idx(tools, i)));
-        hd_place_leave(p, list);
-    }
-    hd_buffer_text(out, "]");
-    hd_place_leave(p, before);
-    return HD_OK;
-}
-
 /* Words are the same in both APIs; a function is named one level higher. */
 static hd_status write_choice(hd_buffer *out, hd_place *p, const json_object *v)
 {
@@ -116,7 +98,7 @@ static hd_status write_chat(hd_buffer *out, const hd_fields *b)
     bool     is_parallel = true;
     HD_TRY(hd_fields_bool(b, "parallel_tool_calls", &is_parallel));
     HD_TRY(hd_openai_write_input(out, &p, b));
-    HD_TRY(write_tools(out, &p, hd_fields_find(b, "tools")));
+    HD_TRY(hd_place_write_tools(out, &p, hd_fields_find(b, "tools"), write_tool));
     HD_TRY(write_choice(out, &p, hd_fields_find(b, "tool_choice")));
     HD_TRY(write_format(out, &p, hd_fields_find(b, "text")));
     HD_TRY(write_effort(out, &p, hd_fields_find(b, "reasoning")));
