@@ -50,6 +50,7 @@ has_cmocka()
 want_test()
 {
     want libcmocka-dev has_cmocka
+    want g++ command -v g++
     want clang command -v clang
     want libclang-rt-dev has_clang_runtime
     want clang-format command -v clang-format

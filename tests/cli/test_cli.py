@@ -107,7 +107,7 @@ def test_no_verb():
 
 def test_every_documented_option_exists():
     for verb in VERBS:
-        for name in re.findall(r"^  (--?[a-z]+(?:-[a-z]+)*)", hadal("help", verb)[1], re.M):
+        for name in re.findall(r"^  (--?[a-z][a-z0-9]*(?:-[a-z0-9]+)*)", hadal("help", verb)[1], re.M):
             err = hadal(verb, name)[2]
             assert "unknown option" not in err, (verb, name, err)
 
