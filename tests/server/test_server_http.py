@@ -359,7 +359,7 @@ def test_a_second_signal_ends_them():
             time.sleep(0.2)
         data = read_all(s)
     assert b'"code":"shutting_down"' in data and b"[DONE]" not in data, data[-300:]
-    server.stop()
+    server.stop(signal=0)
 
 
 def test_grace_ends():

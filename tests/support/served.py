@@ -65,8 +65,9 @@ class Server:
                 return line
 
     def stop(self, signal=15, status=0):
-        """Ends it as a service manager does; the program must end well."""
-        if self.process.poll() is None:
+        """Ends it as a service manager does, or with signal 0 waits for its end; the program must end
+        well."""
+        if signal and self.process.poll() is None:
             self.process.send_signal(signal)
         assert self.process.wait(60) == status, (self.process.returncode, self.lines[-20:])
         self.reader.join(10)
