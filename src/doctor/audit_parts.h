@@ -1,8 +1,6 @@
 #ifndef HD_DOCTOR_AUDIT_PARTS_H
 #define HD_DOCTOR_AUDIT_PARTS_H
 
-#include <stdatomic.h>
-
 #include "base/json.h"
 #include "doctor/audit.h"
 #include "doctor/audit_scan.h"
@@ -124,7 +122,7 @@ bool hd_audit_work_run(const hd_audit_work *w);
  * read, their pages are let go.  Zero-initialise but for `of`; any thread. */
 typedef struct hd_audit_sweep {
     const hd_checkpoint *of[2]; /* borrowed; NULL is fine */
-    atomic_llong         read;  /* bytes so far */
+    int64_t              read;  /* bytes so far; several threads add to it */
 } hd_audit_sweep;
 void hd_audit_sweep_add(hd_audit_sweep *s, int64_t bytes);
 

@@ -3,7 +3,7 @@
 
 #include "doctor/audit_parts.h"
 
-#define SWEEP_BYTES ((long long)256 << 20)
+#define SWEEP_BYTES ((int64_t)256 << 20)
 
 typedef struct shared {
     const hd_audit_work *work;
@@ -28,7 +28,7 @@ static void *run_worker(void *user)
 
 void hd_audit_sweep_add(hd_audit_sweep *s, int64_t bytes)
 {
-    long long const before = atomic_fetch_add(&s->read, bytes);
+    int64_t const before = __atomic_fetch_add(&s->read, bytes, __ATOMIC_RELAXED);
     if (before / SWEEP_BYTES == (before + bytes) / SWEEP_BYTES) return;
     for (int i = 0; i < 2; i++)
         if (s->of[i]) hd_checkpoint_release(s->of[i]);
