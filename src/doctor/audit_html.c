@@ -188,7 +188,7 @@ void hd_audit_html_sections(const hd_audit *a, bool is_whole, hd_buffer *out)
     for (hd_format f = HD_FMT_NONE; f < HD_N_FORMATS; f++) draw_block_scales(a, f, out);
     draw(a, saturated_of, "share of saturated blocks", out);
     hd_html_section(out, "Largest weights");
-    draw(a, largest_of, "largest magnitude", out);
+    draw(a, largest_of, "magnitude", out);
 }
 
 void hd_audit_print_html(const hd_audit *a, bool is_whole, hd_buffer *out)

@@ -103,6 +103,7 @@ static const char style_page[] =
     ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     "@media print{body{max-width:none;padding:0;font-size:10pt}.t{max-height:none;"
     "overflow:visible;border:0}th{position:static}tr{break-inside:avoid}"
+    "h2,h3,figcaption{break-after:avoid}svg{max-height:19cm}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
 void hd_html_begin(hd_buffer *out, const char *title, const char *summary)

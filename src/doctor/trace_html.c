@@ -77,7 +77,7 @@ static void print_setting(const hd_trace_reporter *r, int32_t greedy, hd_buffer 
 
 static void draw(const numbers *x, hd_buffer *out)
 {
-    hd_report_values const largest = {"largest magnitude", x->largest, x->n};
+    hd_report_values const largest = {"magnitude", x->largest, x->n};
     hd_report_values const rms = {"root of the mean square", x->rms, x->n};
     hd_report_values const full = {"saturated blocks", x->saturated, x->n_saturated};
     hd_html_section(out, "By layer");
