@@ -38,14 +38,25 @@ int32_t hd_cpu_quota(const char *text)
     return (int32_t)(work / period + (work % period > 0));
 }
 
-/* In a container the root of the tree is its own group. */
+/* The first line of a file to out [cap] without its end, "" when there is none. */
+static void read_line(const char *path, char *out, size_t cap)
+{
+    FILE *const f = fopen(path, "r");
+    if (!f || !fgets(out, (int)cap, f)) out[0] = 0;
+    if (f) fclose(f);
+    out[strcspn(out, "\n")] = 0;
+}
+
+/* In a container the root of the tree is its own group: one file in version 2 of cgroups, two in
+ * version 1. */
 static int32_t read_quota(void)
 {
-    char        text[64] = "";
-    FILE *const f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (!f) return 0;
-    if (!fgets(text, sizeof text, f)) text[0] = 0;
-    fclose(f);
+    char work[32], period[32], text[72];
+    read_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
+    if (*text) return hd_cpu_quota(text);
+    read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", work, sizeof work);
+    read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period);
+    snprintf(text, sizeof text, "%s %s", work, period);
     return hd_cpu_quota(text);
 }
 
@@ -73,11 +84,24 @@ static uint32_t with_fallback(uint32_t mask)
     return mask | (mask & HD_ISA_DEVICE ? HD_ISA_CUDA : HD_ISA_REF);
 }
 
+hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err)
+{
+    uint32_t const missing = mask & ~available;
+    char           names[48];
+    hd_isa_print(missing, names, sizeof names);
+    if (missing && *names)
+        HD_FAIL(err, HD_ERR_INVALID, "this machine or build does not run %s kernels", names);
+    if (missing || !mask)
+        HD_FAIL(err, HD_ERR_INVALID, "0x%x names no kernel family", (unsigned)mask);
+    hd_isa_print(mask, names, sizeof names);
+    if ((mask & HD_ISA_HOST) && (mask & HD_ISA_DEVICE))
+        HD_FAIL(err, HD_ERR_INVALID, "kernels of the host and of a GPU do not mix: %s", names);
+    return HD_OK;
+}
+
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
 {
-    uint32_t const available = hd_cpu_isa() | hd_device_isa();
-    uint32_t       mask = 0;
-    char           names[48];
+    uint32_t mask = 0;
     for (const char *p = text;; p++) {
         size_t const   n = strcspn(p, ",+");
         uint32_t const bit = family_bit(p, n);
@@ -89,11 +113,7 @@ hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
         p += n;
         if (!*p) break;
     }
-    hd_isa_print(mask & ~available, names, sizeof names);
-    if (mask & ~available)
-        HD_FAIL(err, HD_ERR_INVALID, "this machine or build does not run %s kernels", names);
-    if ((mask & HD_ISA_HOST) && (mask & HD_ISA_DEVICE))
-        HD_FAIL(err, HD_ERR_INVALID, "kernels of the host and of a GPU do not mix: '%s'", text);
+    HD_TRY(hd_isa_check(mask, hd_cpu_isa() | hd_device_isa(), err));
     *out = with_fallback(mask);
     return HD_OK;
 }

@@ -25,9 +25,11 @@ int32_t hd_cpu_count(void);
  * work in a period of so many, "150000 100000".  0: none, or "max". */
 int32_t hd_cpu_quota(const char *text);
 
-/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90".  One place only: families of the
- * host and of an accelerator do not mix.
- * returns  HD_ERR_INVALID naming the word */
+/* One place only: families of the host and of an accelerator do not mix.
+ * returns  HD_ERR_INVALID when mask has none, one that is not available, or both places */
+hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err);
+/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90".
+ * returns  HD_ERR_INVALID naming the word, or as hd_isa_check does of this machine's */
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err);
 /* Writes "ref+avx2" to out [cap]. */
 void hd_isa_print(uint32_t mask, char *out, size_t cap);

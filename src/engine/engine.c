@@ -12,17 +12,6 @@
 
 /* ---- open ---- */
 
-/* Families that this machine runs, all of the host or all of an accelerator. */
-static hd_status check_isa(uint32_t isa, hd_error *err)
-{
-    bool const is_mixed = (isa & HD_ISA_HOST) && (isa & HD_ISA_DEVICE);
-    if ((isa & ~(hd_cpu_isa() | hd_device_isa())) || is_mixed)
-        HD_FAIL(err, HD_ERR_INVALID, "kernel families 0x%x: this machine and build run 0x%x, %s",
-                (unsigned)isa, (unsigned)(hd_cpu_isa() | hd_device_isa()),
-                "those of the host apart from those of a GPU");
-    return HD_OK;
-}
-
 static hd_status check_options(hd_options *o, const hd_config *c, const hd_weights *w,
                                hd_error *err)
 {
@@ -53,7 +42,7 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
                 HD_MAX_THREADS);
     if (!o->n_threads) o->n_threads = hd_cpu_count();
     if (!o->isa) o->isa = hd_cpu_isa();
-    HD_TRY(check_isa(o->isa, err));
+    HD_TRY(hd_isa_check(o->isa, hd_cpu_isa() | hd_device_isa(), err));
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
     o->has_mtp = o->has_mtp && w->has_mtp;

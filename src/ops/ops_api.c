@@ -25,17 +25,6 @@ static const hd_op *find_op(const char *name)
     return NULL;
 }
 
-static hd_status check_families(uint32_t isa, hd_error *err)
-{
-    bool const is_mixed = (isa & HD_ISA_HOST) && (isa & HD_ISA_DEVICE);
-    if (isa == 0 || (isa & ~hd_ops_families()) || is_mixed)
-        HD_FAIL(err, HD_ERR_INVALID,
-                "kernel families 0x%x: this machine and build run 0x%x, those of the host apart "
-                "from those of a GPU",
-                (unsigned)isa, (unsigned)hd_ops_families());
-    return HD_OK;
-}
-
 /* Writes "x [1, 4096], w [512, 2048]" to out [cap], cut where it is too long. */
 static void print_shapes(const hd_op *op, const void *args, char *out, size_t cap)
 {
@@ -60,7 +49,7 @@ hd_status hd_ops_choose(const hd_kernel **out, const char *op, const void *args,
     if (args_bytes != found->args_bytes)
         HD_FAIL(err, HD_ERR_INVALID, "%s: arguments of %zu bytes, this library's have %zu", op,
                 args_bytes, found->args_bytes);
-    HD_TRY(check_families(isa, err));
+    HD_TRY(hd_isa_check(isa, hd_ops_families(), err));
     const char *const limit = hd_op_broken_limit(found, args);
     if (limit) HD_FAIL(err, HD_ERR_INVALID, "%s: its arguments must have %s", op, limit);
     hd_kernel_choice const choice = hd_kernel_choice_of(isa);

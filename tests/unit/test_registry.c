@@ -178,6 +178,14 @@ static void parses_families(void **state)
         assert_int_equal(hd_isa_parse(&mask, families[i], &err), runs ? HD_OK : HD_ERR_INVALID);
         if (!runs) assert_non_null(strstr(err.message, families[i]));
     }
+    uint32_t const both = HD_ISA_REF | HD_ISA_CUDA;
+    assert_int_equal(hd_isa_check(HD_ISA_REF, both, &err), HD_OK);
+    assert_int_equal(hd_isa_check(HD_ISA_CUDA, both, &err), HD_OK);
+    assert_int_equal(hd_isa_check(both, both, &err), HD_ERR_INVALID);
+    assert_non_null(strstr(err.message, "do not mix"));
+    assert_int_equal(hd_isa_check(0, both, &err), HD_ERR_INVALID);
+    assert_int_equal(hd_isa_check(UINT32_C(0x8000), both, &err), HD_ERR_INVALID);
+    assert_non_null(strstr(err.message, "0x8000"));
     hd_isa_print(HD_ISA_REF | HD_ISA_AVX512, names, sizeof names);
     assert_string_equal(names, "ref+avx512");
     hd_isa_print(HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512, names, 6);
