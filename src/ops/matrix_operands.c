@@ -7,6 +7,16 @@
 #include "quant/fp8.h"
 #include "quant/tiles.h"
 
+const char *hd_matrix_broken_limit(hd_format f, int32_t n, int32_t k)
+{
+    bool const is_tiles = f != hd_format_in_rows(f);
+    if (is_tiles && n % HD_TILES_ROWS) return "n % 32 == 0";
+    if (is_tiles && k % HD_TILES_COLS) return "k % 64 == 0";
+    if (f == HD_FMT_MXFP4 && k % HD_MXFP4_BLOCK) return "k % 32 == 0";
+    if (f == HD_FMT_NVFP4 && k % HD_NVFP4_BLOCK) return "k % 16 == 0";
+    return NULL;
+}
+
 hd_operand hd_matrix_w_operand(hd_format f, size_t slot, int64_t n, int32_t k)
 {
     hd_format const rows = hd_format_in_rows(f);

@@ -6,6 +6,16 @@
 
 HD_BEGIN_C
 
+/* An op on matrices is one for each format: X(suffix of the name, format without HD_FMT_). */
+#define HD_EACH_MATRIX_FORMAT(X) \
+    X(f32, F32)                  \
+    X(bf16, BF16)                \
+    X(fp8, FP8)                  \
+    X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(mxfp4_tiles, MXFP4_TILES) X(nvfp4_tiles, NVFP4_TILES)
+
+/* For breaks(): what a matrix [n, k] of a format must have and this one has not, or NULL. */
+const char *hd_matrix_broken_limit(hd_format f, int32_t n, int32_t k);
+
 /* For describe(): the operands `w` and `sf` of a matrix [n, k] of a format, whose pointers are at
  * byte `slot` of the args. */
 hd_operand hd_matrix_w_operand(hd_format f, size_t slot, int64_t n, int32_t k);
