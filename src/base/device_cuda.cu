@@ -72,9 +72,10 @@ hd_stream *hd_accelerator_stream(const hd_device *d) { return (hd_stream *)d->st
 void *hd_accelerator_alloc(hd_device *d, size_t bytes)
 {
     void *p = NULL;
-    (void)d;
     if (cudaMalloc(&p, bytes ? bytes : HD_ALIGN) != cudaSuccess) return NULL;
-    if (cudaMemset(p, 0, bytes) == cudaSuccess) return p;
+    /* In this stream: cudaMemset works in another, which this one does not wait for, and could
+     * clear what has been written since. */
+    if (cudaMemsetAsync(p, 0, bytes, d->stream) == cudaSuccess) return p;
     cudaFree(p);
     return NULL;
 }
