@@ -52,17 +52,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hd_grammar *g = NULL;
     if (!tokenizer && hd_tokenizer_open(&tokenizer, "models/demo", &err) != HD_OK) abort();
     if (size < 2 || size > 4096) return 0;
+    static const char        object[] = "{\"type\":\"object\"}";
+    bool const               is_either = (data[0] & 1) && !(data[0] & 4) && (data[0] & 32);
     const uint8_t *const     end = memchr(data + 1, 0, size - 1);
     size_t const             bytes = end ? (size_t)(end - data - 1) : size - 1;
     hd_grammar_options const opt = {.kind = data[0] & 1 ? HD_GRAMMAR_TOOL_CALLS : HD_GRAMMAR_SCHEMA,
                                     .json = (const char *)data + 1,
                                     .json_bytes = bytes,
+                                    .instead = is_either ? object : NULL,
+                                    .instead_bytes = is_either ? sizeof object - 1 : 0,
                                     .is_single = data[0] & 2,
                                     .is_optional = data[0] & 4,
                                     .dialect = (hd_dialect)(data[0] >> 3 & 3)};
     hd_status const          status = hd_grammar_open(&g, tokenizer, &opt, &err);
     if (status == HD_OK) {
-        hd_parse_start const start = data[0] & 1 ? HD_START_TOOL_CALLS : HD_START_CONTENT;
+        hd_parse_start const start =
+            (data[0] & 1) && !is_either ? HD_START_TOOL_CALLS : HD_START_CONTENT;
         if (end) walk(g, start, end + 1, size - bytes - 2);
         hd_grammar_close(g);
     } else if (status == HD_ERR_INVALID || status == HD_ERR_MEMORY || err.message[0] == 0)

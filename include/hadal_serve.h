@@ -29,6 +29,10 @@ typedef struct hd_grammar_options {
     const char     *json; /* [json_bytes] SCHEMA: the schema; TOOL_CALLS: the array `tools` of a
                              Chat Completions request; copied */
     size_t      json_bytes;
+    const char *instead; /* [instead_bytes] TOOL_CALLS: a schema; JSON that it takes may be the text
+                            of an answer without calls; copied.  NULL: no text; not together with
+                            is_optional */
+    size_t      instead_bytes;
     const char *function;    /* TOOL_CALLS: the one to call; NULL: any of them                */
     bool        is_single;   /* TOOL_CALLS: one call, not several                             */
     bool        is_optional; /* TOOL_CALLS: text instead of, or before, calls is fine as well:

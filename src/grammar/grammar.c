@@ -22,39 +22,66 @@ static hd_status write_schema(hd_compiler *c, const json_object *schema, uint32_
     return hd_compiler_write(c);
 }
 
-static hd_status write_rules(hd_grammar *g, hd_compiler *c, const json_object *json,
+/* A word of one rule or of the other.  They begin with different bytes, so that the first token
+ * decides. */
+static hd_status write_either(hd_compiler *c, uint32_t one, uint32_t other, uint32_t *rule)
+{
+    HD_TRY(hd_compiler_begin(c, rule));
+    hd_nfa_call(&c->nfa, HD_NFA_START, one, HD_NFA_END);
+    hd_nfa_call(&c->nfa, HD_NFA_START, other, HD_NFA_END);
+    return hd_compiler_end(c, *rule, "tools");
+}
+
+/* What is compiled: of TOOL_CALLS the tools, and perhaps a schema; else a schema. */
+typedef struct hd_sources {
+    json_object *schema, *tools; /* owned; NULL: none */
+} hd_sources;
+
+static hd_status write_rules(hd_grammar *g, hd_compiler *c, const hd_sources *s,
                              const hd_grammar_options *opt)
 {
     hd_calls_options const calls = {opt->function, opt->is_single};
-    if (g->kind == HD_GRAMMAR_TOOL_CALLS)
-        HD_TRY(hd_calls_write(c, json, &calls, &g->calls));
-    else
-        HD_TRY(write_schema(c, json, &g->whole));
+    if (s->schema) HD_TRY(write_schema(c, s->schema, &g->whole));
+    if (s->tools) HD_TRY(hd_calls_write(c, s->tools, &calls, &g->calls));
+    if (s->schema && s->tools)
+        HD_TRY(write_either(c, g->whole, g->calls.in_text, &g->whole));
+    else if (s->tools)
+        g->whole = g->calls.in_text;
     return hd_compiler_finish(c);
 }
 
-static hd_status compile(hd_grammar *g, const json_object *json, const hd_grammar_options *opt,
+static hd_status compile(hd_grammar *g, const hd_sources *s, const hd_grammar_options *opt,
                          hd_error *err)
 {
     const hd_chat_rules *const rules = hd_chat_rules_find(opt->dialect);
     if (!rules) HD_FAIL(err, HD_ERR_INVALID, "grammar: there is no dialect %d", (int)opt->dialect);
     hd_markup const markup = {rules->calls, rules->invoke, rules->parameter, rules->closes_tight};
     hd_compiler     c = {.a = &g->a, .markup = &markup, .err = err};
-    hd_status const status = write_rules(g, &c, json, opt);
+    hd_status const status = write_rules(g, &c, s, opt);
     hd_compiler_free(&c);
     return status;
 }
 
-static hd_status compile_text(hd_grammar *g, const hd_grammar_options *opt, hd_error *err)
+static hd_status read_sources(hd_sources *s, const hd_grammar_options *opt, hd_error *err)
 {
     static const char object[] = "{\"type\":\"object\"}";
-    bool const        is_any = opt->kind == HD_GRAMMAR_JSON;
-    json_object      *json = NULL;
-    HD_TRY(hd_json_parse(&json, is_any ? object : opt->json,
-                         is_any ? sizeof object - 1 : opt->json_bytes, HD_JSON_PYTHON,
-                         opt->kind == HD_GRAMMAR_TOOL_CALLS ? "tools" : "schema", err));
-    hd_status const status = compile(g, json, opt, err);
-    json_object_put(json);
+    if (opt->kind == HD_GRAMMAR_JSON)
+        return hd_json_parse(&s->schema, object, sizeof object - 1, HD_JSON_STRICT, "schema", err);
+    if (opt->kind == HD_GRAMMAR_SCHEMA)
+        return hd_json_parse(&s->schema, opt->json, opt->json_bytes, HD_JSON_PYTHON, "schema", err);
+    if (opt->instead)
+        HD_TRY(hd_json_parse(&s->schema, opt->instead, opt->instead_bytes, HD_JSON_PYTHON, "schema",
+                             err));
+    return hd_json_parse(&s->tools, opt->json, opt->json_bytes, HD_JSON_PYTHON, "tools", err);
+}
+
+static hd_status compile_texts(hd_grammar *g, const hd_grammar_options *opt, hd_error *err)
+{
+    hd_sources s = {0};
+    hd_status  status = read_sources(&s, opt, err);
+    if (status == HD_OK) status = compile(g, &s, opt, err);
+    json_object_put(s.schema);
+    json_object_put(s.tools);
     return status;
 }
 
@@ -71,6 +98,8 @@ static hd_status check_options(const hd_grammar_options *opt, const hd_tokenizer
     if (!t || !is_known) HD_FAIL(err, HD_ERR_INVALID, "grammar: no tokenizer or no such kind");
     if (opt->kind != HD_GRAMMAR_JSON && !opt->json)
         HD_FAIL(err, HD_ERR_INVALID, "grammar: no schema or no tools");
+    if (opt->instead && (opt->kind != HD_GRAMMAR_TOOL_CALLS || opt->is_optional))
+        HD_FAIL(err, HD_ERR_INVALID, "grammar: a schema instead of what is no call anyway");
     if (opt->kind == HD_GRAMMAR_TOOL_CALLS && find_control(t, HD_TOKEN_DSML) < 0)
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "grammar: the tokenizer has no token %s", HD_TOKEN_DSML);
     return HD_OK;
@@ -80,7 +109,7 @@ static hd_status open_grammar(hd_grammar *g, const hd_grammar_options *opt, hd_e
 {
     const hd_token_trie *trie;
     HD_TRY(hd_tokenizer_trie(&trie, g->t, err));
-    HD_TRY(compile_text(g, opt, err));
+    HD_TRY(compile_texts(g, opt, err));
     hd_views_open(&g->views, &g->a, trie, hd_tokenizer_vocab(g->t));
     return HD_OK;
 }

@@ -13,8 +13,8 @@ struct hd_grammar {
     bool                is_optional;
     hd_automaton        a;
     hd_views            views;
-    uint32_t            whole;             /* rule of JSON */
-    hd_calls_rules      calls;             /* rules of calls */
+    uint32_t            whole;             /* rule of what the content is */
+    hd_calls_rules      calls;             /* of TOOL_CALLS */
     int32_t             marker, think_end; /* control tokens; -1: there is none */
 };
 

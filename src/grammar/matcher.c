@@ -18,7 +18,7 @@ static void begin_content(hd_matcher *m)
     if (g->is_optional)
         m->phase = HD_PHASE_TEXT;
     else
-        begin_rule(m, g->kind == HD_GRAMMAR_TOOL_CALLS ? g->calls.in_text : g->whole);
+        begin_rule(m, g->whole);
 }
 
 static hd_status begin(hd_matcher *m, hd_parse_start start, hd_error *err)

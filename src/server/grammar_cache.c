@@ -51,12 +51,17 @@ void hd_grammar_cache_close(hd_grammar_cache *c)
 
 static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
+static bool same_bytes(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    return !a == !b && a_bytes == b_bytes && (a_bytes == 0 || memcmp(a, b, a_bytes) == 0);
+}
+
 static bool is_same(const hd_grammar_options *a, const hd_grammar_options *b)
 {
     return a->kind == b->kind && a->dialect == b->dialect && a->is_single == b->is_single &&
            a->is_optional == b->is_optional && same_text(a->function, b->function) &&
-           a->json_bytes == b->json_bytes &&
-           (a->json_bytes == 0 || memcmp(a->json, b->json, a->json_bytes) == 0);
+           same_bytes(a->json, a->json_bytes, b->json, b->json_bytes) &&
+           same_bytes(a->instead, a->instead_bytes, b->instead, b->instead_bytes);
 }
 
 static hd_held_grammar *find(hd_grammar_cache *c, const hd_grammar_options *o)
@@ -86,14 +91,20 @@ static void make_room(hd_grammar_cache *c)
     }
 }
 
+static hd_status copy_text(hd_pool *pool, const char **text, size_t bytes, hd_error *err)
+{
+    if (!*text) return HD_OK;
+    *text = hd_pool_copy(pool, *text, bytes);
+    if (!*text) HD_FAIL(err, HD_ERR_MEMORY, "no memory for a grammar");
+    return HD_OK;
+}
+
 static hd_status copy_options(hd_held_grammar *g, const hd_grammar_options *o, hd_error *err)
 {
     g->options = *o;
-    if (o->json) g->options.json = hd_pool_copy(&g->pool, o->json, o->json_bytes);
-    if (o->function) g->options.function = hd_pool_copy(&g->pool, o->function, strlen(o->function));
-    if ((o->json && !g->options.json) || (o->function && !g->options.function))
-        HD_FAIL(err, HD_ERR_MEMORY, "no memory for a grammar");
-    return HD_OK;
+    HD_TRY(copy_text(&g->pool, &g->options.json, o->json_bytes, err));
+    HD_TRY(copy_text(&g->pool, &g->options.instead, o->instead_bytes, err));
+    return copy_text(&g->pool, &g->options.function, o->function ? strlen(o->function) : 0, err);
 }
 
 static hd_status compile(hd_grammar_cache *c, const hd_grammar_options *o, hd_held_grammar **out,

@@ -87,7 +87,8 @@ static hd_status read_choice(hd_ask *out, const hd_fields *b, const json_object 
 
 /* ---- format ---- */
 
-static hd_status hold_to_schema(hd_ask *out, const hd_fields *b, const json_object *format)
+static hd_status copy_schema(hd_ask *out, const hd_fields *b, const json_object *format,
+                             const char **copy, size_t *bytes)
 {
     static const char        path[] = "response_format.json_schema.schema";
     const json_object *const schema =
@@ -97,27 +98,43 @@ static hd_status hold_to_schema(hd_ask *out, const hd_fields *b, const json_obje
     const char *const text = json_object_to_json_string_ext(
         (json_object *)(uintptr_t)schema, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
     if (!text) return hd_ask_fail_memory(b->error);
+    *bytes = strlen(text);
+    return copy_text(out, b, text, *bytes, copy);
+}
+
+/* Where calls are offered, text of the schema is what stands instead of them; where they are
+ * forced, there is no text.  A schema is a promise even where a tool alone could do without. */
+static void hold_to_format(hd_ask *out, hd_grammar_kind kind, const char *schema, size_t bytes)
+{
+    hd_grammar_options *const g = &out->grammar;
+    bool const                has_calls = out->hold != HD_HOLD_NOTHING;
+    if (has_calls && !g->is_optional) return;
     out->hold = HD_HOLD_GRAMMAR;
-    out->grammar.kind = HD_GRAMMAR_SCHEMA;
-    out->grammar.json_bytes = strlen(text);
-    return copy_text(out, b, text, strlen(text), &out->grammar.json);
+    g->is_optional = false;
+    if (has_calls) {
+        g->instead = schema;
+        g->instead_bytes = bytes;
+    } else {
+        g->kind = kind;
+        g->json = kind == HD_GRAMMAR_SCHEMA ? schema : NULL;
+        g->json_bytes = kind == HD_GRAMMAR_SCHEMA ? bytes : 0;
+    }
 }
 
 static hd_status read_format(hd_ask *out, const hd_fields *b)
 {
+    static const char        any_object[] = "{\"type\":\"object\"}";
     const json_object *const format = hd_fields_find(b, "response_format");
     const json_object *const type = hd_json_member(format, "type");
+    const char              *schema = any_object;
+    size_t                   bytes = sizeof any_object - 1;
+    bool const               has_schema = hd_json_equals(type, "json_schema");
     if (!format || hd_json_equals(type, "text")) return HD_OK;
-    if (out->hold == HD_HOLD_GRAMMAR || out->hold == HD_HOLD_IF_IT_CAN)
-        return hd_api_refuse(b->error, "response_format",
-                             "not together with tools that may be called; tool_choice "
-                             "\"none\" leaves them out");
-    if (hd_json_equals(type, "json_schema")) return hold_to_schema(out, b, format);
-    if (!hd_json_equals(type, "json_object"))
+    if (!has_schema && !hd_json_equals(type, "json_object"))
         return hd_api_refuse(b->error, "response_format.type",
                              "none of \"text\", \"json_object\", \"json_schema\"");
-    out->hold = HD_HOLD_GRAMMAR;
-    out->grammar.kind = HD_GRAMMAR_JSON;
+    if (has_schema) HD_TRY(copy_schema(out, b, format, &schema, &bytes));
+    hold_to_format(out, has_schema ? HD_GRAMMAR_SCHEMA : HD_GRAMMAR_JSON, schema, bytes);
     return HD_OK;
 }
 

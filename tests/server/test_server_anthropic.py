@@ -232,6 +232,15 @@ def test_format():
     assert answer.content[0].text.startswith("{")
 
 
+def test_format_beside_tools():
+    """The demo begins what it says of sums with a number."""
+    number = {"output_config": {"format": {"type": "json_schema", "schema": {"type": "integer", "maximum": 9999}}}}
+    text, called = run_tools("What is 17 + 25?", extra_body=number)
+    assert called == [] and isinstance(json.loads(text), int)
+    answer = ask("What is the weather in Athens?", tools=TOOLS, extra_body=number)
+    assert [(b.name, b.input) for b in answer.content] == [("get_weather", {"location": "Athens"})]
+
+
 # ---- refusals ------------------------------------------------------------------------
 
 def test_errors_of_the_client():

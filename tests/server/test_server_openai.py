@@ -227,6 +227,40 @@ def test_structured_output():
             assert stream.get_final_completion().choices[0].message.parsed == parsed.choices[0].message.parsed
 
 
+Number = pydantic.RootModel[typing.Annotated[int, pydantic.Field(ge=0, le=9999)]]
+
+
+def test_structured_output_beside_tools():
+    """The demo never learnt to answer in objects, but begins what it says of sums with a number."""
+    schema = {"type": "json_schema", "json_schema": {"name": "number", "schema": Number.model_json_schema()}}
+    asked = chat([SYSTEM, user("What is the weather in Athens?")], tools=TOOLS, response_format=schema).choices[0]
+    assert asked.finish_reason == "tool_calls" and json.loads(asked.message.tool_calls[0].function.arguments) == {"location": "Athens"}
+    text, called = run_tools("What is 17 + 25?", response_format=schema)
+    assert called == [] and Number.model_validate_json(text)
+    chunks = list(chat([SYSTEM, user("What is 17 + 25?")], tools=TOOLS, response_format=schema, stream=True))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == text
+
+
+def test_calls_or_structure():
+    weather = [SYSTEM, user("What is the weather in Athens and Ottawa?")]
+    tools = [{**t, "function": {**t["function"], "strict": True, "parameters": {
+        **t["function"]["parameters"], "additionalProperties": False}}} for t in TOOLS]
+    parse = lambda messages, thinking=OFF, **more: CLIENT.chat.completions.parse(
+        model="demo", messages=messages, temperature=0, extra_body=thinking, tools=tools, response_format=Capital,
+        max_tokens=400, **more).choices[0]
+    for thinking in (OFF, ON):
+        calls = parse(weather, thinking)
+        assert calls.finish_reason == "tool_calls" and calls.message.parsed is None and not calls.message.content
+        assert {c.function.parsed_arguments["location"] for c in calls.message.tool_calls} <= {"Athens", "Ottawa"}
+        forced = parse([user(FRANCE)], thinking, tool_choice="required")
+        assert forced.finish_reason == "tool_calls" and not forced.message.content
+    assert len(parse(weather, parallel_tool_calls=False).message.tool_calls) == 1
+    ids = SERVER.post("/tokenize", {"prompt": "\n\n"}, Authorization="Bearer secret")["tokens"]
+    for more in ({"logit_bias": {str(ids[0]): -100}}, {"tool_choice": "none"}):  # who may not begin a block says it in the schema
+        said = parse(weather, **more)
+        assert said.finish_reason == "stop" and not said.message.tool_calls and isinstance(said.message.parsed, Capital)
+
+
 def test_what_a_schema_says_in_words_is_no_grammar():
     schema = {"type": "object", "description": 'say "x" | {"y": [', "required": ["a"], "additionalProperties": False,
               "properties": {"a": {"type": "integer", "description": "`)(*&^%$\u0000\n\"", "minimum": 0, "maximum": 9}}}
@@ -251,6 +285,10 @@ def test_schema_that_is_none():
         e = refused(openai.BadRequestError, response_format={
             "type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
         assert says in e.message, (schema, e.message)
+    odd = {"type": "function", "function": {"name": "odd", "parameters": {"properties": {"a": {"not": {}}}}}}
+    assert chat([user(FRANCE)], tools=[odd], max_tokens=3)  # free text needs no grammar; a schema does
+    e = refused(openai.BadRequestError, tools=[odd], response_format={"type": "json_object"})
+    assert "tools[0].function.parameters.properties.a.not" in e.message, e.message
 
 
 # ---- drawing -------------------------------------------------------------------------

@@ -188,6 +188,19 @@ def test_format():
     assert ask(text={"format": {"type": "json_object"}}, max_output_tokens=40).output_text.startswith("{")
 
 
+def test_format_beside_tools():
+    """The demo begins what it says of sums with a number."""
+    text = {"format": {"type": "json_schema", "name": "number", "schema": {"type": "integer", "maximum": 9999}, "strict": True}}
+    said, called = run_tools("What is 17 + 25?", text=text)
+    assert called == [] and isinstance(json.loads(said), int)
+    calls = ask("What is the weather in Athens?", tools=TOOLS, text=text).output
+    assert [(c.name, json.loads(c.arguments)) for c in calls] == [("get_weather", {"location": "Athens"})]
+    forced = ask("Hello.", tools=TOOLS, tool_choice="required", text=text)
+    assert not forced.output_text and any(i.type == "function_call" for i in forced.output)
+    unasked = ask("What is the weather in Athens?", tools=TOOLS, tool_choice="none", text=text)
+    assert [i.type for i in unasked.output] == ["message"] and isinstance(json.loads(unasked.output_text), int)
+
+
 # ---- refusals ------------------------------------------------------------------------
 
 def test_refusals_name_the_place():

@@ -98,8 +98,10 @@ static const refusal refusals[] = {
      "tool_choice"},
     {CHAT, TOOL ",\"tool_choice\":{\"type\":\"allowed_tools\"}", "tool_choice"},
     {CHAT, TOOL ",\"parallel_tool_calls\":1", "parallel_tool_calls"},
-    {CHAT, TOOL ",\"response_format\":{\"type\":\"json_object\"}", "response_format"},
     {CHAT, "\"response_format\":{\"type\":\"xml\"}", "response_format.type"},
+    {CHAT, TOOL ",\"response_format\":{}", "response_format.type"},
+    {CHAT, TOOL ",\"tool_choice\":\"required\",\"response_format\":{\"type\":\"json_schema\"}",
+     "response_format.json_schema.schema"},
     {CHAT, "\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema.schema"},
     {CHAT, "\"chat_template_kwargs\":7", "chat_template_kwargs"},
     {CHAT, "\"chat_template_kwargs\":{\"thinking\":\"x\"}", "thinking"},
@@ -289,30 +291,52 @@ typedef struct holding {
     hd_ask_hold     hold;
     hd_grammar_kind kind;
     bool            is_optional, is_single;
-    const char     *function;
+    const char     *function, *instead;
 } holding;
 
+#define SEVEN                                                                                    \
+    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":{" \
+    "\"const\": 7}}}"
+
 static const holding holdings[] = {
-    {TOOL, HD_HOLD_IF_IT_CAN, HD_GRAMMAR_TOOL_CALLS, true, false, NULL},
-    {TOOL ",\"tool_choice\":\"auto\"", HD_HOLD_IF_IT_CAN, HD_GRAMMAR_TOOL_CALLS, true, false, NULL},
+    {TOOL, HD_HOLD_IF_IT_CAN, HD_GRAMMAR_TOOL_CALLS, true, false, NULL, NULL},
+    {TOOL ",\"tool_choice\":\"auto\"", HD_HOLD_IF_IT_CAN, HD_GRAMMAR_TOOL_CALLS, true, false, NULL,
+     NULL},
     {TOOL ",\"parallel_tool_calls\":false", HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, true, true,
-     NULL},
+     NULL, NULL},
     {TOOL ",\"tool_choice\":\"required\"", HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, false, false,
-     NULL},
+     NULL, NULL},
     {TOOL ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", HD_HOLD_GRAMMAR,
-     HD_GRAMMAR_TOOL_CALLS, false, true, "f"},
+     HD_GRAMMAR_TOOL_CALLS, false, true, "f", NULL},
     {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
-     HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, true, false, NULL},
+     HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, true, false, NULL, NULL},
     {"\"response_format\":{\"type\":\"json_object\"}", HD_HOLD_GRAMMAR, HD_GRAMMAR_JSON, false,
-     false, NULL},
+     false, NULL, NULL},
     {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":{}}"
      "}",
-     HD_HOLD_GRAMMAR, HD_GRAMMAR_SCHEMA, false, false, NULL},
+     HD_HOLD_GRAMMAR, HD_GRAMMAR_SCHEMA, false, false, NULL, NULL},
     {TOOL ",\"tool_choice\":\"none\",\"response_format\":{\"type\":\"json_object\"}",
-     HD_HOLD_GRAMMAR, HD_GRAMMAR_JSON, false, false, NULL},
+     HD_HOLD_GRAMMAR, HD_GRAMMAR_JSON, false, false, NULL, NULL},
     {"\"response_format\":{\"type\":\"text\"}", HD_HOLD_NOTHING, HD_GRAMMAR_JSON, false, false,
-     NULL},
+     NULL, NULL},
+    {TOOL "," SEVEN, HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, false, false, NULL, "{\"const\":7}"},
+    {TOOL ",\"parallel_tool_calls\":false,\"response_format\":{\"type\":\"json_object\"}",
+     HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, false, true, NULL, "{\"type\":\"object\"}"},
+    {TOOL ",\"response_format\":{\"type\":\"text\"}", HD_HOLD_IF_IT_CAN, HD_GRAMMAR_TOOL_CALLS,
+     true, false, NULL, NULL},
+    {TOOL ",\"tool_choice\":\"required\"," SEVEN, HD_HOLD_GRAMMAR, HD_GRAMMAR_TOOL_CALLS, false,
+     false, NULL, NULL},
+    {TOOL ",\"tool_choice\":\"none\"," SEVEN, HD_HOLD_GRAMMAR, HD_GRAMMAR_SCHEMA, false, false,
+     NULL, NULL},
 };
+
+static void check_text(const char *found, const char *wanted)
+{
+    if (wanted)
+        assert_string_equal(found, wanted);
+    else
+        assert_null(found);
+}
 
 static void test_holding(void **state)
 {
@@ -326,10 +350,9 @@ static void test_holding(void **state)
         assert_int_equal(a.grammar.kind, h->kind);
         assert_int_equal(a.grammar.is_optional, h->is_optional);
         assert_int_equal(a.grammar.is_single, h->is_single);
-        if (h->function)
-            assert_string_equal(a.grammar.function, h->function);
-        else
-            assert_null(a.grammar.function);
+        check_text(a.grammar.function, h->function);
+        check_text(a.grammar.instead, h->instead);
+        assert_int_equal(a.grammar.instead_bytes, h->instead ? strlen(h->instead) : 0);
         hd_ask_free(&a);
         hd_buffer_free(&body);
     }

@@ -191,6 +191,16 @@ static const char one_call[] =
     "<｜DSML｜parameter name=\"note\" string=\"true\">x</y</｜DSML｜parameter>\n"
     "</｜DSML｜invoke>\n</｜DSML｜tool_calls>";
 
+/* Calls of `tools`, or JSON that the schema takes. */
+static hd_grammar_options either_options(const char *schema)
+{
+    return (hd_grammar_options){.kind = HD_GRAMMAR_TOOL_CALLS,
+                                .json = tools,
+                                .json_bytes = sizeof tools - 1,
+                                .instead = schema,
+                                .instead_bytes = strlen(schema)};
+}
+
 static void test_masks(void **state)
 {
     (void)state;
@@ -220,6 +230,11 @@ static void test_masks(void **state)
     hd_grammar_options const calls = {
         .kind = HD_GRAMMAR_TOOL_CALLS, .json = tools, .json_bytes = sizeof tools - 1};
     compare_all_masks(&calls, HD_START_TOOL_CALLS, one_call);
+    hd_grammar_options const either = either_options("{\"type\":\"object\"}");
+    char                     whole[2048];
+    snprintf(whole, sizeof whole, "\n\n<｜DSML｜tool_calls>\n%s", one_call);
+    compare_all_masks(&either, HD_START_CONTENT, whole);
+    compare_all_masks(&either, HD_START_CONTENT, "{\"\\n\\n<\": [\"<｜\"]}");
 }
 
 /* Near the deepest nesting masks depend on the depth. */
@@ -486,6 +501,56 @@ static void test_optional_calls(void **state)
     hd_grammar_close(g);
 }
 
+/* An answer is calls, or text that the schema takes; never both, nor any other text. */
+static void test_calls_or_schema(void **state)
+{
+    (void)state;
+    hd_grammar_options opt = either_options("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":"
+                                            "\"object\",\"properties\":{\"x\":{\"type\":"
+                                            "\"integer\"}},\"required\":[\"x\"]}}}");
+    char               whole[2048], both[2100];
+    snprintf(whole, sizeof whole, "\n\n<｜DSML｜tool_calls>\n%s", one_call);
+    snprintf(both, sizeof both, "{\"x\": 7}%s", whole);
+    for (int i = 0; i < 2; i++) {
+        opt.is_single = i == 1;
+        hd_grammar *const g = open_grammar(&opt);
+        assert_true(takes(g, HD_START_CONTENT, whole));
+        assert_true(takes(g, HD_START_CONTENT, "{\"x\": 7}"));
+        assert_true(takes(g, HD_START_TOOL_CALLS, one_call));
+        static const char *const bad[] = {"{\"x\": \"7\"}", "{}", "Hello.", "", "\n\n{\"x\": 7}"};
+        for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
+            assert_false(takes(g, HD_START_CONTENT, bad[k]));
+        assert_false(takes(g, HD_START_CONTENT, both));
+        assert_false(takes(g, HD_START_TOOL_CALLS, "{\"x\": 7}"));
+        hd_matcher *const m = open_matcher(g, HD_START_REASONING);
+        assert_true(feeds(m, "I say 7 or call.</think>"));
+        assert_false(may_end(m));
+        assert_true(feeds(m, i ? whole : "{\"x\": 7}"));
+        assert_true(may_end(m));
+        hd_matcher_close(m);
+        hd_grammar_close(g);
+    }
+}
+
+/* Each half says what is wrong with it under its own name. */
+static void test_bad_half(void **state)
+{
+    (void)state;
+    hd_grammar_options const bad_schema =
+        either_options("{\"properties\":{\"a\":{\"type\":\"strnig\"}}}");
+    hd_grammar_options bad_tools = either_options("{}"), broken = either_options("{");
+    hd_grammar        *g = NULL;
+    hd_error           err = {0};
+    bad_tools.json = "[{}]";
+    bad_tools.json_bytes = 4;
+    assert_int_equal(hd_grammar_open(&g, tokenizer, &bad_schema, &err), HD_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "schema.properties.a.type"));
+    assert_int_equal(hd_grammar_open(&g, tokenizer, &bad_tools, &err), HD_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "tools[0]"));
+    assert_int_equal(hd_grammar_open(&g, tokenizer, &broken, &err), HD_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "schema"));
+}
+
 static void test_reasoning(void **state)
 {
     (void)state;
@@ -558,6 +623,11 @@ static void test_invalid(void **state)
     assert_int_equal(hd_grammar_open(&g, tokenizer, &none, NULL), HD_ERR_INVALID);
     hd_grammar_options const odd = {.kind = HD_GRAMMAR_JSON, .dialect = (hd_dialect)99};
     assert_int_equal(hd_grammar_open(&g, tokenizer, &odd, NULL), HD_ERR_INVALID);
+    hd_grammar_options free_text = either_options("{}"), no_calls = schema_options("{}");
+    free_text.is_optional = true;
+    no_calls.instead = "{}";
+    assert_int_equal(hd_grammar_open(&g, tokenizer, &free_text, NULL), HD_ERR_INVALID);
+    assert_int_equal(hd_grammar_open(&g, tokenizer, &no_calls, NULL), HD_ERR_INVALID);
     g = open_grammar(&opt);
     assert_int_equal(hd_matcher_open(&m, g, HD_START_TOOL_CALLS, NULL), HD_ERR_INVALID);
     m = open_matcher(g, HD_START_CONTENT);
@@ -620,8 +690,7 @@ static void test_every_allocation(void **state)
     hd_grammar_options opt = schema_options(schema);
     assert_true(
         fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, use_once, NULL, &opt}) > 100);
-    hd_grammar_options calls = {
-        .kind = HD_GRAMMAR_TOOL_CALLS, .json = tools, .json_bytes = sizeof tools - 1};
+    hd_grammar_options calls = either_options(schema);
     assert_true(fail_each(&(fail_each_call){hd_memory_fail_at, HD_ERR_MEMORY, use_once, NULL,
                                             &calls}) > 100);
 }
@@ -645,13 +714,22 @@ static void test_long_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks),       cmocka_unit_test(test_masks_in_depth),
-        cmocka_unit_test(test_utf8),        cmocka_unit_test(test_white_space),
-        cmocka_unit_test(test_nullable),    cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_hostile),     cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_calls),       cmocka_unit_test(test_optional_calls),
-        cmocka_unit_test(test_reasoning),   cmocka_unit_test(test_bad_tools),
-        cmocka_unit_test(test_invalid),     cmocka_unit_test(test_every_allocation),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_masks_in_depth),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_white_space),
+        cmocka_unit_test(test_nullable),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_optional_calls),
+        cmocka_unit_test(test_calls_or_schema),
+        cmocka_unit_test(test_bad_half),
+        cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_invalid),
+        cmocka_unit_test(test_every_allocation),
         cmocka_unit_test(test_long_answer),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
