@@ -107,8 +107,10 @@ static void mend(uint8_t *data, size_t size)
     for (int32_t i = 0; i < n; i++) t[i] = (int32_t)((uint32_t)t[i] % N_VOCAB);
     hd_kept_name(h.above, t, n, true, h.name);
     memcpy(data, &h, sizeof h);
-    uint64_t d = hd_digest_add(HD_DIGEST_START, data, offsetof(hd_kept_header, digest));
-    d = hd_digest_add(d, data + sizeof h, size - sizeof h);
+    size_t const payload = sizeof h + (size_t)n * sizeof *t;
+    uint64_t     d = hd_digest_run(HD_DIGEST_START, data, offsetof(hd_kept_header, digest));
+    d = hd_digest_run(d, t, (size_t)n * sizeof *t);
+    d = hd_digest_run(d, data + payload, size - payload);
     memcpy(data + offsetof(hd_kept_header, digest), &d, sizeof d);
 }
 

@@ -1,11 +1,51 @@
 #include "base/digest.h"
 
+#include <string.h>
+
 #define PRIME UINT64_C(0x100000001B3)
 
 uint64_t hd_digest_add(uint64_t digest, const void *data, size_t bytes)
 {
     const uint8_t *const p = data;
     for (size_t i = 0; i < bytes; i++) digest = (digest ^ p[i]) * PRIME;
+    return digest;
+}
+
+/* ---- runs ---- */
+
+#define N_CHAINS 4
+#define ODD      UINT64_C(0x9E3779B97F4A7C15)
+
+/* A bijection of the chain, and of the word.  The product carries a bit upwards only, so the upper
+ * ones are turned down to where the next product spreads them. */
+static inline uint64_t mix(uint64_t chain, uint64_t word)
+{
+    uint64_t const x = (chain ^ word) * ODD;
+    return x << 29 | x >> 35;
+}
+
+static uint64_t word_at(const uint8_t *p, size_t bytes)
+{
+    uint64_t word = 0;
+    memcpy(&word, p, bytes);
+    return word;
+}
+
+uint64_t hd_digest_run(uint64_t digest, const void *data, size_t bytes)
+{
+    const uint8_t *const p = data;
+    uint64_t             chain[N_CHAINS];
+    size_t               at = 0;
+    for (size_t c = 0; c < N_CHAINS; c++) chain[c] = digest + c * ODD;
+    for (; bytes - at >= sizeof chain; at += sizeof chain)
+        for (size_t c = 0; c < N_CHAINS; c++) chain[c] = mix(chain[c], word_at(p + at + 8 * c, 8));
+    for (size_t c = 0; at < bytes; c++) {
+        size_t const n = bytes - at < 8 ? bytes - at : 8;
+        chain[c] = mix(chain[c], word_at(p + at, n));
+        at += n;
+    }
+    digest = mix(digest, bytes);
+    for (size_t c = 0; c < N_CHAINS; c++) digest = mix(digest, chain[c]);
     return digest;
 }
 

@@ -27,7 +27,7 @@ typedef struct hd_kept_header {
     uint32_t is_state, has_mtp;
     uint64_t stamp;   /* rises with each use that wrote */
     uint64_t payload; /* bytes behind the tokens        */
-    uint64_t digest;  /* of all bytes but these         */
+    uint64_t digest;  /* hd_digest_run of what is in front of it, tokens, payload */
 } hd_kept_header;
 
 typedef enum hd_kept_origin {

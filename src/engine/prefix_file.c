@@ -6,7 +6,7 @@
 #include "engine/prefix_disk.h"
 
 #define MAGIC   "hadalkpt"
-#define VERSION 1
+#define VERSION 2
 
 static_assert(sizeof(hd_kept_header) == 136, "the header has no padding");
 
@@ -73,9 +73,9 @@ static hd_kept_header describe(const hd_engine *e, const hd_kept *k)
 
 static uint64_t digest_of(const hd_kept_header *h, const int32_t *tokens, const uint8_t *payload)
 {
-    uint64_t d = hd_digest_add(HD_DIGEST_START, h, offsetof(hd_kept_header, digest));
-    d = hd_digest_add(d, tokens, token_bytes(h->n));
-    return hd_digest_add(d, payload, (size_t)h->payload);
+    uint64_t d = hd_digest_run(HD_DIGEST_START, h, offsetof(hd_kept_header, digest));
+    d = hd_digest_run(d, tokens, token_bytes(h->n));
+    return hd_digest_run(d, payload, (size_t)h->payload);
 }
 
 static hd_status put_all(hd_file_writer *w, const hd_kept_header *h, const hd_kept *k,

@@ -43,6 +43,76 @@ static void notices_every_changed_bit(void **state)
     }
 }
 
+/* ---- runs ---- */
+
+static uint64_t mixed(uint64_t chain, uint64_t word)
+{
+    uint64_t const x = (chain ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return x << 29 | x >> 35;
+}
+
+/* The definition, a word at a time. */
+static uint64_t run_by_definition(uint64_t digest, const uint8_t *p, size_t bytes)
+{
+    uint64_t chain[4];
+    for (uint64_t c = 0; c < 4; c++) chain[c] = digest + c * UINT64_C(0x9E3779B97F4A7C15);
+    for (size_t i = 0; i < (bytes + 7) / 8; i++) {
+        uint64_t word = 0;
+        for (size_t k = 0; k < 8 && 8 * i + k < bytes; k++) word |= (uint64_t)p[8 * i + k] << 8 * k;
+        chain[i % 4] = mixed(chain[i % 4], word);
+    }
+    digest = mixed(digest, bytes);
+    for (int c = 0; c < 4; c++) digest = mixed(digest, chain[c]);
+    return digest;
+}
+
+/* Any length from any address. */
+static void run_agrees_with_its_definition(void **state)
+{
+    uint8_t bytes[140];
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 151 + i * i);
+    for (size_t from = 0; from < 9; from++)
+        for (size_t n = 0; n + from <= sizeof bytes; n++)
+            assert_true(hd_digest_run(n, bytes + from, n) == run_by_definition(n, bytes + from, n));
+}
+
+/* Files on disk have these; who changes them gives the files another version. */
+static void run_has_the_values_of_files(void **state)
+{
+    uint8_t bytes[100];
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)i;
+    assert_true(hd_digest_run(HD_DIGEST_START, "", 0) == UINT64_C(0x7233C2B36B7920C2));
+    assert_true(hd_digest_run(HD_DIGEST_START, bytes, sizeof bytes) ==
+                UINT64_C(0xFB4AC438C617324D));
+}
+
+/* A bit, two bits of the same place in different words, words that changed places, another length.
+ */
+static void run_notices_changes(void **state)
+{
+    uint64_t words[16] = {0};
+    (void)state;
+    uint64_t const before = hd_digest_run(HD_DIGEST_START, words, sizeof words);
+    for (size_t a = 0; a < 16; a++)
+        for (int bit = 0; bit < 64; bit++) {
+            words[a] ^= UINT64_C(1) << bit;
+            assert_true(hd_digest_run(HD_DIGEST_START, words, sizeof words) != before);
+            for (size_t b = a + 1; b < 16; b++) {
+                words[b] ^= UINT64_C(1) << bit;
+                assert_true(hd_digest_run(HD_DIGEST_START, words, sizeof words) != before);
+                words[b] = 0;
+            }
+            words[a] = 0;
+        }
+    uint64_t const moved[2][5] = {{1, 2, 3, 4, 5}, {5, 2, 3, 4, 1}};
+    assert_true(hd_digest_run(0, moved[0], sizeof moved[0]) !=
+                hd_digest_run(0, moved[1], sizeof moved[1]));
+    for (size_t n = 0; n < sizeof words; n++)
+        assert_true(hd_digest_run(HD_DIGEST_START, words, n) != before);
+}
+
 /* ---- SHA-256 ---- */
 
 static void sha256_of(const char *text, size_t bytes, char out[2 * HD_SHA256_BYTES + 1])
@@ -101,6 +171,9 @@ int main(void)
         cmocka_unit_test(agrees_with_published_values),
         cmocka_unit_test(does_not_care_for_pieces),
         cmocka_unit_test(notices_every_changed_bit),
+        cmocka_unit_test(run_agrees_with_its_definition),
+        cmocka_unit_test(run_has_the_values_of_files),
+        cmocka_unit_test(run_notices_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
