@@ -29,8 +29,8 @@ static hd_status check_length(const hd_engine *e, const hd_request *r, hd_error 
     int64_t const over =
         (int64_t)r->n_prompt + r->generate.max_new - context - (r->generate.max_new > 0 ? 1 : 0);
     if (r->n_prompt > context)
-        HD_FAIL(err, HD_ERR_LIMIT, "a prompt of %d tokens: the context is %d, %d less", r->n_prompt,
-                context, r->n_prompt - context);
+        HD_FAIL(err, HD_ERR_LIMIT, "the prompt is too long: %d tokens, the context is %d, %d less",
+                r->n_prompt, context, r->n_prompt - context);
     if (r->generate.max_new > 0 && over > 0)
         HD_FAIL(err, HD_ERR_LIMIT,
                 "a prompt of %d tokens and max_new %d: %" PRId64 " more than the context of %d",

@@ -6,7 +6,7 @@ static hd_status make_room(hd_encoded *out, size_t n, hd_api_error *e)
 {
     if (n > INT32_MAX)
         return hd_api_fail(e, 400, hd_api_type_of(400), "context_length_exceeded",
-                           "a prompt of %zu bytes is too long", n);
+                           "the prompt is too long: %zu bytes", n);
     out->ids = hd_memory_alloc(n * sizeof *out->ids);
     return out->ids ? HD_OK : hd_ask_fail_memory(e);
 }

@@ -56,7 +56,8 @@ static void test_limits(void **state)
         strstr(err.message, "512 tokens and max_new 2: 1 more than the context of 512"));
     r.n_prompt = CONTEXT + 7;
     assert_int_equal(try_submit(b, &r, &err), HD_ERR_LIMIT);
-    assert_non_null(strstr(err.message, "519 tokens: the context is 512, 7 less"));
+    assert_non_null(
+        strstr(err.message, "prompt is too long: 519 tokens, the context is 512, 7 less"));
     r = request_of(CONTEXT, 1, &h[0]);
     submit(b, &r);
     r = request_of(CONTEXT - 1, 0, &h[1]);

@@ -279,6 +279,7 @@ def test_refusals_name_the_place():
 
 def test_other_shapes_of_errors():
     assert "other" in refused(404, model="other")
+    assert "prompt is too long" in refused(400, messages=[user("x " * 5000)])  # clients know it by these words
     assert refused(400, "/v1/messages/count_tokens", messages=[])
     status, _, data = SERVER.ask("POST", "/v1/messages", "{", KEY)
     assert status == 400 and json.loads(data)["type"] == "error"
