@@ -13,6 +13,7 @@ hd_status hd_answers_open(hd_answers *r, const hd_ask *ask, const hd_ask_context
                       .model = c->model,
                       .created = created,
                       .think_end = -1,
+                      .bos = c->bos,
                       .n = n};
     snprintf(r->id, sizeof r->id, "%s", id);
     if (c->tokenizer)

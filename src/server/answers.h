@@ -38,6 +38,7 @@ typedef struct hd_answers {
     hd_choice          *choices;   /* [n] owned */
     int32_t             n, n_ended;
     int32_t             think_end; /* the token that ends reasoning; -1: none */
+    int32_t             bos;       /* the token that begins sequences */
     void               *own;       /* owned, hd_memory; an API's state of the stream; or NULL */
 } hd_answers;
 

@@ -40,7 +40,7 @@ typedef struct hd_ask {
     hd_think             think;
     const hd_ask_prompt *prompts; /* [n_prompts] when there is no chat */
     int32_t              n_prompts;
-    bool                 has_bos; /* a text begins with the token that begins sequences */
+    bool                 has_bos; /* a text is to begin with the token that begins sequences */
     const char          *suffix;  /* [suffix_bytes]; the answer goes between; NULL: none */
     size_t               suffix_bytes;
 

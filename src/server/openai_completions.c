@@ -3,6 +3,7 @@
 #include "base/json_write.h"
 #include "server/api.h"
 #include "server/openai_parts.h"
+#include "server/prompts.h"
 
 /* POST /v1/completions: prompts that are texts or ids, and are continued as they are. */
 
@@ -143,7 +144,7 @@ static void find_runs(const hd_answers *r, int32_t choice, const int32_t span[2]
 {
     const hd_choice *const c = &r->choices[choice];
     /* Nobody wrote the token that begins the sequence. */
-    int32_t const hidden = prompt_of(r, choice)->text && r->ask->has_bos;
+    int32_t const hidden = hd_prompts_adds_bos(r->ask, prompt_of(r, choice), r->tokenizer, r->bos);
     int32_t const n = (int32_t)(c->scored.used / sizeof(hd_sampled)) - hidden;
     bool const    has_prompt = r->ask->is_echoed && span[0] == 0 && n > 0;
     out[0] = (run){(const hd_sampled *)(const void *)c->scored.data, has_prompt ? n : 0};

@@ -72,6 +72,17 @@ static hd_status encode_between(hd_encoded *out, const hd_ask *a, const hd_ask_p
     return add_control(out, c, "<｜fim▁end｜>", e);
 }
 
+bool hd_prompts_adds_bos(const hd_ask *a, const hd_ask_prompt *p, const hd_tokenizer *t,
+                         int32_t bos)
+{
+    size_t            bytes = 0;
+    const char *const spelling = hd_tokenizer_bytes(t, bos, &bytes);
+    if (!a->has_bos || !p->text) return false;
+    /* Beside a suffix the spelling is ordinary text. */
+    if (a->suffix || !spelling || bytes == 0) return true;
+    return p->bytes < bytes || memcmp(p->text, spelling, bytes) != 0;
+}
+
 static hd_status encode_text(hd_encoded *out, const hd_ask *a, const hd_ask_prompt *p,
                              const hd_ask_context *c, hd_api_error *e)
 {
@@ -79,7 +90,7 @@ static hd_status encode_text(hd_encoded *out, const hd_ask *a, const hd_ask_prom
     size_t bytes = 0;
     if (!hd_size_add(p->bytes, a->suffix_bytes + MOST_CONTROL, &bytes)) bytes = SIZE_MAX;
     HD_TRY(make_room(out, bytes, e));
-    if (a->has_bos) out->ids[out->n++] = c->bos;
+    if (hd_prompts_adds_bos(a, p, c->tokenizer, c->bos)) out->ids[out->n++] = c->bos;
     if (a->suffix) return encode_between(out, a, p, c, e);
     return add_text(out, c, p->text, p->bytes, true, e);
 }

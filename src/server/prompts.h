@@ -19,5 +19,10 @@ typedef struct hd_encoded {
 hd_status hd_prompts_encode(hd_encoded *out, const hd_ask *a, int32_t index,
                             const hd_ask_context *c, hd_api_error *e);
 
+/* Whether the token that begins sequences is put before a prompt: the ask wants it, and the text
+ * does not begin with it already, as one that a template wrote does.  Ids are taken as they are. */
+bool hd_prompts_adds_bos(const hd_ask *a, const hd_ask_prompt *p, const hd_tokenizer *t,
+                         int32_t bos);
+
 HD_END_C
 #endif

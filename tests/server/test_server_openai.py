@@ -379,6 +379,23 @@ def test_completions_of_a_list():
     assert complete(ids, max_tokens=1).choices[0].text == " Paris"
 
 
+def test_a_sequence_begins_once():
+    """Who renders a template writes the token that begins sequences; it is not put there twice."""
+    text = "<｜begin▁of▁sentence｜><｜User｜>" + FRANCE + "<｜Assistant｜></think>"
+    encoded = {n: SERVER.post("/tokenize", {"prompt": text, "add_special_tokens": n}, Authorization="Bearer secret")
+               for n in (True, False)}
+    assert encoded[True] == encoded[False]
+    ids = encoded[True]["tokens"]
+    assert ids[0] == 0 and ids.count(0) == 1
+    asked = {"max_tokens": 10, "echo": True, "logprobs": 1}
+    spelled, plain, counted = (complete(p, **asked) for p in (text, text[len("<｜begin▁of▁sentence｜>"):], ids))
+    assert spelled.usage.prompt_tokens == plain.usage.prompt_tokens == counted.usage.prompt_tokens == len(ids)
+    assert spelled.choices[0].text == counted.choices[0].text
+    assert spelled.choices[0].logprobs == counted.choices[0].logprobs
+    # What the server put there itself is not told.
+    assert plain.choices[0].logprobs.tokens == counted.choices[0].logprobs.tokens[1:]
+
+
 def test_echo_and_logprobs():
     """As evaluation harnesses ask: the prompt's own probabilities, with or without a token more."""
     ids = SERVER.post("/tokenize", {"prompt": "The capital of France is Paris."},
