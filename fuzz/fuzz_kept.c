@@ -1,55 +1,24 @@
 /* Files of kept prefixes: any bytes, and any bytes under a right name and checksum, are a state or
- * are removed.  The engine has caches but no weights: restoring evaluates nothing. */
-#include <assert.h>
+ * are removed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cached_engine.h"
 #include "engine/prefix_disk.h"
 
-#define N_LAYERS 3
-#define N_VOCAB  10
-#define N_TOKENS 300
-#define LARGEST  (1 << 17)
+#define LARGEST (1 << 17)
 
-static const int32_t ratios[N_LAYERS] = {0, 4, 128};
-
-static hd_config config = {
-    .n_layers = N_LAYERS, .n_vocab = N_VOCAB, .window = 8, .max_positions = N_TOKENS};
-static hd_layer_cache caches[N_LAYERS];
-static hd_engine      engine;
-static hd_session     session;
-static int32_t        tokens[N_TOKENS];
 static char           folder[] = "/tmp/hadal-fuzz-XXXXXX";
 static hd_prefix_disk names; /* for paths only */
 
-static void bind_caches(hd_arena *arena)
-{
-    for (int32_t l = 0; l < N_LAYERS; l++)
-        hd_cache_bind(&caches[l], &engine.model.shape, ratios[l], arena);
-}
-
 static void remove_folder(void) { rmdir(folder); }
 
-static void open_engine(void)
+static void open_folder(void)
 {
-    hd_cache_shape const shape = {.n_seq = 1,
-                                  .max_tokens = N_TOKENS,
-                                  .chunk = 4,
-                                  .window = 8,
-                                  .head_dim = 96,
-                                  .rope_dim = 32,
-                                  .index_dim = 32,
-                                  .kv = HD_KV_FP8};
-    engine = (hd_engine){.identity = 1, .has_identity = true};
-    engine.options = (hd_options){.act = HD_ACT_EXACT, .kv = HD_KV_FP8, .max_tokens = N_TOKENS};
-    engine.model = (hd_model){.config = &config, .shape = shape, .caches = caches};
-    bind_caches(&engine.kv);
-    engine.kv = (hd_arena){.base = hd_memory_alloc(engine.kv.peak), .cap = engine.kv.peak};
-    session = (hd_session){.engine = &engine, .tokens = tokens};
-    if (!engine.kv.base || !mkdtemp(folder)) abort();
-    bind_caches(&engine.kv);
+    open_engine();
+    if (!mkdtemp(folder)) abort();
     snprintf(names.folder, sizeof names.folder, "%s", folder);
     atexit(remove_folder);
 }
@@ -118,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t right[LARGEST] __attribute__((aligned(8)));
-    if (!engine.kv.base) open_engine();
+    if (!engine.kv.base) open_folder();
     if (size > LARGEST) return 0;
     try_bytes(data, size);
     if (size < sizeof(hd_kept_header)) return 0;
