@@ -76,7 +76,7 @@ list_all()
 {
     list_tests build/san 2400 model
     echo "cuda 2400 scripts/check_cuda.sh 1"
-    echo "$racing 300 $racing"
+    list_racing
     list_scripts build/san cli
     list_scripts build/san server
     list_tests build 2400 model
@@ -91,8 +91,17 @@ list_all()
     list_tests build/clang 600 unit
 }
 
-# What threads share, under TSan.
-racing=build/tsan/tests/unit/test_team
+# What threads share, under TSan, a minute of it: a team, those who ask while a batch steps, the
+# writer of kept prompts, and all threads of the server.
+tsan=build/tsan/tests
+list_racing()
+{
+    echo "$tsan/unit/test_team 300 $tsan/unit/test_team"
+    echo "$tsan/model/test_batch 900 $tsan/model/test_batch test_askers"
+    echo "$tsan/model/test_prefix 900 $tsan/model/test_prefix test_bounded_folder"
+    script=tests/server/test_server_http.py
+    echo "build/tsan:$script 900 $python $script build/tsan/hadal"
+}
 
 # Without a whole build there is nothing to run, or something old.
 build_all()
@@ -100,7 +109,8 @@ build_all()
     check "build with gcc" make -s -j"$jobs" CC=gcc BUILD=build everything &&
         check "build with clang" make -s -j"$jobs" CC=clang BUILD=build/clang everything &&
         check "build with sanitizers" make -s -j"$jobs" CC=gcc SAN=1 BUILD=build/san everything &&
-        check "build with TSan" make -s -j"$jobs" CC=gcc SAN=thread BUILD=build/tsan $racing &&
+        check "build with TSan" make -s -j"$jobs" CC=gcc SAN=thread BUILD=build/tsan build/tsan/hadal \
+            $tsan/unit/test_team $tsan/model/test_batch $tsan/model/test_prefix &&
         check "build of fuzzers" scripts/build_fuzzers.sh
 }
 

@@ -334,7 +334,7 @@ def test_log_lines():
 # ---- signals -------------------------------------------------------------------------
 
 def test_answers_in_hand_are_finished():
-    server = Server(HADAL, MODEL)
+    server = Server(HADAL, MODEL, "--grace", "300")  # a sanitizer is slow
     with server.dial() as s:
         s.sendall(post({**ENDLESS, "stream": True, "max_tokens": 300}))
         head = s.recv(100)
