@@ -3,12 +3,8 @@
 
 #include <string.h>
 
+#include "ops/x86/lanes.h"
 #include "ops/x86/product.h"
-#ifdef __AVX512F__
-#include "ops/x86/vec_avx512.h"
-#else
-#include "ops/x86/vec_avx2.h"
-#endif
 
 /* What formats share: products of rows that are decoded in registers, or of a decoded tile, given
  * how a group is decoded.  Everything is inlined into the format's file, with its decoder and
@@ -282,8 +278,7 @@ INLINE void multiply_tile(const layout *l, const float *w, int32_t n_groups,
 
 INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *out)
 {
-    for (int32_t i = 0; i < n; i++)
-        out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES)) * l->unit;
+    add_lanes_times(sums, n, l->unit, out);
 }
 
 /* The format's table: its name, whether a matrix has a scale of its own, how it lies in memory and

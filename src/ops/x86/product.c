@@ -6,23 +6,24 @@
 #include "base/team.h"
 #include "quant/fp4.h"
 
-/* Sizes of what a thread keeps on its stack; the activations of a tile stay in the second cache,
- * a tile of weights in the first. */
-#define TILE_T       48   /* tokens multiplied together           */
-#define TILE_K       512  /* columns of a decoded tile            */
-#define DOT_K        4096 /* columns while weights are not decoded */
-#define TILE_N       64   /* rows between two rounds of arranging */
+/* Sizes of what a thread keeps on its stack: the activations of a batch in the second cache, a tile
+ * of weights in the first. */
+#define TILE_T       48 /* tokens multiplied together at most */
+#define TILE_STEP    6  /* formats multiply so many at once, or a part of it */
+#define TILE_N       64 /* rows of a round                     */
 #define MAX_LANES    16
-#define INPUT_BYTES  (TILE_T * TILE_K * 4)          /* a column is at most a float; DOT_K fit too */
-#define WEIGHT_BYTES (HD_PRODUCT_ROWS * TILE_K * 5) /* and its share of a vector of scales */
+#define INPUT_BYTES  (400 << 10)
+#define WEIGHT_BYTES (20 << 10)
+#define MAX_SUMS     (HD_PRODUCT_ROWS * TILE_T) /* of a round, each in all lanes */
+#define GAP          64 /* bytes between inputs, or lines that are read together share a place */
 
-_Static_assert(TILE_N *TILE_T <= HD_PRODUCT_ROWS * TILE_K, "results fit a tile of weights");
-_Static_assert(HD_PRODUCT_DOT *DOT_K <= TILE_T * TILE_K, "inputs of dot fit those of a tile");
+_Static_assert(MAX_SUMS * sizeof(float) <= WEIGHT_BYTES, "results fit a tile of weights");
+_Static_assert(TILE_N *HD_PRODUCT_DOT <= MAX_SUMS, "results of dot are as many as those of a tile");
 
 typedef struct workspace {
     alignas(64) char x[INPUT_BYTES];
     alignas(64) char w[WEIGHT_BYTES];
-    alignas(64) float sums[TILE_N * TILE_T * MAX_LANES];
+    alignas(64) float sums[MAX_SUMS * MAX_LANES];
 } workspace;
 
 /* Up to TILE_T tokens that one matrix multiplies. */
@@ -39,18 +40,43 @@ static int32_t count_groups(const hd_product_format *f, int32_t n)
     return (n + f->group - 1) / f->group;
 }
 
-/* Rows of p by a decoded tile, HD_PRODUCT_ROWS at a time. */
-static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
-                           const hd_product_input *in, workspace *s)
+/* Columns of a decoded tile. */
+static int32_t tile_columns(const hd_product_format *f)
 {
-    int32_t const groups = count_groups(f, p->n), width = groups * f->w_bytes;
-    for (int32_t r = 0; r < p->n_rows; r += HD_PRODUCT_ROWS) {
+    int32_t const columns = WEIGHT_BYTES / (HD_PRODUCT_ROWS * f->w_bytes) * f->group;
+    return columns / 128 * 128;
+}
+
+/* Columns that a batch of n tokens is arranged for at a time. */
+static int32_t input_columns(const hd_product_format *f, int32_t n)
+{
+    int32_t const columns = (INPUT_BYTES / n - GAP) / f->x_bytes * f->group;
+    return columns / 128 * 128;
+}
+
+/* Tokens of a batch: as many as can be arranged whole, unless rows are so long that these would be
+ * too few. */
+static int32_t batch_tokens(const hd_product_format *f, int32_t k)
+{
+    int32_t const n = INPUT_BYTES / (count_groups(f, k) * f->x_bytes + GAP);
+    int32_t const steps = least(n, TILE_T) / TILE_STEP;
+    return steps > 0 ? steps * TILE_STEP : TILE_STEP;
+}
+
+/* All rows of p, at most HD_PRODUCT_ROWS, by decoded tiles. */
+static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
+                           hd_product_input in, char *w, float *sums)
+{
+    int32_t const step = tile_columns(f);
+    for (int32_t k = 0; k < p->n; k += step) {
         hd_product_part tile = *p;
-        tile.row += r;
-        tile.n_rows = least(p->n_rows - r, HD_PRODUCT_ROWS);
-        f->decode(&tile, s->w, width);
-        memset(s->w + tile.n_rows * width, 0, (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width));
-        f->multiply(s->w, groups, in, s->sums + (int64_t)r * in->n_x * f->lanes);
+        tile.k0 += k;
+        tile.n = least(p->n - k, step);
+        int32_t const groups = count_groups(f, tile.n), width = groups * f->w_bytes;
+        f->decode(&tile, w, width);
+        memset(w + tile.n_rows * width, 0, (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width));
+        f->multiply(w, groups, &in, sums);
+        in.x += groups * f->x_bytes;
     }
 }
 
@@ -65,35 +91,41 @@ static void finish_rows(const hd_product_format *f, const hd_product_part *p, co
             b->y[i][at + r] = sums[r * b->n + i] * p->m->scale * b->x[i].scale;
 }
 
-/* At most TILE_N rows by a batch; row first + r goes to y[.][at + r]. */
-static void multiply_rows(const hd_product_format *f, hd_product_part *p, const batch *b,
-                          int64_t at, workspace *s)
+static void add_products(const hd_product_format *f, const hd_product_part *p,
+                         const hd_product_input *in, workspace *s)
 {
-    bool const       is_dot = b->n <= HD_PRODUCT_DOT;
-    int32_t const    step = is_dot ? DOT_K : TILE_K, k = p->m->k;
-    hd_product_input in = {s->x, b->n, step / f->group * f->x_bytes};
-    int32_t const    rows = (p->n_rows + HD_PRODUCT_ROWS - 1) / HD_PRODUCT_ROWS * HD_PRODUCT_ROWS;
-    memset(s->sums, 0, sizeof *s->sums * (size_t)(rows * b->n * f->lanes));
-    for (p->k0 = 0; p->k0 < k; p->k0 += step) {
-        p->n = least(k - p->k0, step);
-        for (int32_t i = 0; i < b->n; i++)
-            f->arrange(&b->x[i], p->k0, p->n, s->x + (int64_t)i * in.stride);
-        if (is_dot)
-            f->dot(p, &in, s->sums);
-        else
-            multiply_tiles(f, p, &in, s);
+    if (in->n_x <= HD_PRODUCT_DOT) {
+        f->dot(p, in, s->sums);
+        return;
     }
-    finish_rows(f, p, b, at, s);
+    for (int32_t r = 0; r < p->n_rows; r += HD_PRODUCT_ROWS) {
+        hd_product_part tile = *p;
+        tile.row += r;
+        tile.n_rows = least(p->n_rows - r, HD_PRODUCT_ROWS);
+        multiply_tiles(f, &tile, *in, s->w, s->sums + (int64_t)r * in->n_x * f->lanes);
+    }
 }
 
-/* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r]. */
+/* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r].  The batch is
+ * arranged once, or once a round where it does not fit whole. */
 static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_product_part rows,
                      const batch *b, int64_t at)
 {
-    workspace s;
-    for (int32_t r = 0; r < rows.n_rows; r += TILE_N) {
-        hd_product_part p = {.m = m, .row = rows.row + r, .n_rows = least(rows.n_rows - r, TILE_N)};
-        multiply_rows(f, &p, b, at + r, &s);
+    workspace        s;
+    int32_t const    span = least(input_columns(f, b->n), count_groups(f, m->k) * f->group);
+    hd_product_input in = {s.x, b->n, span / f->group * f->x_bytes + GAP};
+    int32_t const    most = MAX_SUMS / b->n / HD_PRODUCT_ROWS * HD_PRODUCT_ROWS;
+    int32_t const    step = least(most, TILE_N);
+    for (int32_t r = 0; r < rows.n_rows; r += step) {
+        hd_product_part p = {.m = m, .row = rows.row + r, .n_rows = least(rows.n_rows - r, step)};
+        memset(s.sums, 0, sizeof *s.sums * (size_t)(step * b->n * f->lanes));
+        for (; p.k0 < m->k; p.k0 += span) {
+            p.n = least(m->k - p.k0, span);
+            for (int32_t i = 0; i < b->n && (r == 0 || span < m->k); i++)
+                f->arrange(&b->x[i], p.k0, p.n, s.x + (int64_t)i * in.stride);
+            add_products(f, &p, &in, &s);
+        }
+        finish_rows(f, &p, b, at + r, &s);
     }
 }
 
@@ -116,12 +148,13 @@ typedef struct gemm_work {
     const hd_product_format *f;
     hd_product_matrix        m;
     int64_t                  y_width;
+    int32_t                  most; /* tokens of a batch */
 } gemm_work;
 
 static void gather_tokens(const gemm_work *w, int32_t q, int32_t t0, batch *b)
 {
     const hd_gemm_args *const a = w->a;
-    b->n = least(a->t - t0, TILE_T);
+    b->n = least(a->t - t0, w->most);
     for (int32_t i = 0; i < b->n; i++) {
         int64_t const row = (int64_t)(t0 + i) * a->g + q;
         b->x[i] = w->f->is_coded ? coded_token(a->x_codes, a->x_sf, row * a->k, a->x_scale[t0 + i])
@@ -144,7 +177,7 @@ static void run_rows(const void *ctx, int64_t begin, int64_t end)
         batch           b;
         left = n - at < end - item ? n - at : end - item;
         rows.n_rows = (int32_t)left;
-        gather_tokens(w, q, (int32_t)(item / all) * TILE_T, &b);
+        gather_tokens(w, q, (int32_t)(item / all) * w->most, &b);
         multiply(w->f, &w->m, rows, &b, at);
     }
 }
@@ -152,9 +185,10 @@ static void run_rows(const void *ctx, int64_t begin, int64_t end)
 hd_status hd_product_gemm_into(const hd_gemm_args *a, int64_t y_width, hd_stream *stream,
                                const hd_product_format *f)
 {
-    gemm_work const w = {a, f, {a->w, a->sf, a->k, f->has_scale ? a->w_scale : 1}, y_width};
-    int64_t const   batches = ((int64_t)a->t + TILE_T - 1) / TILE_T;
-    int64_t const   tokens = a->t < TILE_T ? a->t : TILE_T;
+    int32_t const   most = batch_tokens(f, a->k);
+    gemm_work const w = {a, f, {a->w, a->sf, a->k, f->has_scale ? a->w_scale : 1}, y_width, most};
+    int64_t const   batches = ((int64_t)a->t + most - 1) / most;
+    int64_t const   tokens = a->t < most ? a->t : most;
     hd_work const   work = {(int64_t)a->g * a->n * batches, HD_PRODUCT_ROWS, a->k * tokens};
     hd_team_run(stream, &work, run_rows, &w);
     return HD_OK;
@@ -174,15 +208,16 @@ typedef struct grouped_work {
     const hd_product_format    *f;
     bool                        is_by_slot;
     int32_t                     step, n_runs; /* rows of a run, runs of an expert */
+    int32_t                     most;         /* tokens of a batch */
 } grouped_work;
 
-/* Collects the inputs and outputs of the next slots that go to expert e, at most TILE_T;
+/* Collects the inputs and outputs of the next slots that go to expert e, at most w->most;
  * *next is the slot to look at first and is moved behind the last one taken. */
 static void gather_slots(const grouped_work *w, int32_t e, int64_t *next, batch *b)
 {
     const hd_grouped_gemm_args *const a = w->a;
     int64_t const                     slots = (int64_t)a->t * a->s;
-    for (b->n = 0; *next < slots && b->n < TILE_T; ++*next) {
+    for (b->n = 0; *next < slots && b->n < w->most; ++*next) {
         if (a->ids[*next] != e) continue;
         int64_t const input = a->xs == 1 ? *next / a->s : *next;
         b->x[b->n] = w->f->is_coded
@@ -233,6 +268,7 @@ hd_status hd_product_grouped(const hd_grouped_gemm_args *a, hd_stream *stream,
 {
     int64_t const slots = (int64_t)a->t * a->s;
     grouped_work  w = {.a = a, .f = f, .is_by_slot = slots <= a->e};
+    w.most = batch_tokens(f, a->k);
     int64_t const n_units = w.is_by_slot ? slots : a->e, each = slots / (n_units ? n_units : 1);
     w.step = each <= HD_PRODUCT_DOT ? 16 : TILE_N; /* with more tokens arranging costs more */
     w.n_runs = (a->n + w.step - 1) / w.step;

@@ -4,6 +4,7 @@
 #include <stdalign.h>
 #include <string.h>
 
+#include "ops/x86/lanes.h"
 #include "ops/x86/product.h"
 #include "quant/fp4.h"
 #include "quant/fp8.h"
@@ -283,7 +284,7 @@ static inline void multiply_tile(const void *w, int32_t n_groups, const hd_produ
 
 static inline void add_all_lanes(const float *sums, int32_t n, float *out)
 {
-    for (int32_t i = 0; i < n; i++) out[i] = vec_add_lanes(vec_load(sums + i * VEC_LANES));
+    add_lanes_times(sums, n, 1, out);
 }
 
 #define W4A4_FORMAT(symbol)                                            \
