@@ -1,12 +1,14 @@
 #ifndef HD_OPS_X86_CODES_AVX512_H
 #define HD_OPS_X86_CODES_AVX512_H
 
+#include <math.h>
+
 #include "ops/x86/vec_avx512.h"
 
 /* Four-bit codes as whole numbers under AVX-512: VNNI sums four products a lane.  For w4a4.h. */
 
-#define CODE_ROWS   4 /* by CODE_INPUTS: what 32 registers hold */
-#define CODE_INPUTS 3
+#define CODE_ROWS   2 /* by CODE_INPUTS: what 32 registers hold */
+#define CODE_INPUTS 6
 
 typedef __m512i whole;
 
@@ -20,22 +22,27 @@ static inline whole whole_keep(whole v)
     return v;
 }
 
-/* Values of the even and odd codes of 64 bytes.  A look-up minds six bits of an index, so the
- * table is there four times and upper codes need no masking. */
-static inline void codes_spread(const uint8_t *codes, const int8_t table[16], whole *even,
-                                whole *odd)
+/* Values of the codes of 16 blocks, 128 bytes.  Lane 2i has those of block i, lane 2i + 1 those of
+ * block 8 + i; even and odd codes of a block's first half, then of its second.  A look-up minds
+ * six bits of an index, so the table is there four times and upper codes need no masking. */
+static inline void codes_spread(const uint8_t *codes, const int8_t table[16], whole out[4])
 {
     __m128i const once = _mm_loadu_si128((const __m128i *)(const void *)table);
     __m512i const values = _mm512_broadcast_i32x4(once);
-    __m512i const in = _mm512_loadu_si512(codes);
-    *even = _mm512_permutexvar_epi8(in, values);
-    *odd = _mm512_permutexvar_epi8(_mm512_srli_epi16(in, 4), values);
+    __m512i const a = _mm512_loadu_si512(codes), b = _mm512_loadu_si512(codes + 64);
+    __m512i const first = _mm512_mask_shuffle_epi32(a, 0xAAAA, b, _MM_PERM_CCAA);
+    __m512i const second = _mm512_mask_shuffle_epi32(b, 0x5555, a, _MM_PERM_DDBB);
+    out[0] = _mm512_permutexvar_epi8(first, values);
+    out[1] = _mm512_permutexvar_epi8(_mm512_srli_epi16(first, 4), values);
+    out[2] = _mm512_permutexvar_epi8(second, values);
+    out[3] = _mm512_permutexvar_epi8(_mm512_srli_epi16(second, 4), values);
 }
 
 /* start + the sums of a's products with b in each lane; those of a have no sign. */
-static inline whole codes_dot(whole start, whole even_a, whole odd_a, whole even_b, whole odd_b)
+static inline whole codes_dot(whole start, const whole a[4], const whole b[4])
 {
-    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, even_a, even_b), odd_a, odd_b);
+    whole const half = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, a[0], b[0]), a[1], b[1]);
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(half, a[2], b[2]), a[3], b[3]);
 }
 
 static inline whole whole_zero(void) { return _mm512_setzero_si512(); }
@@ -54,6 +61,27 @@ static inline vec scales_spread(const uint8_t *sf)
     __m256i const top = _mm256_shuffle_epi8(_mm256_set1_epi64x(eight), place);
     __m256i const bits = _mm256_set1_epi16((short)0xBF80);
     return _mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(top, 1), bits));
+}
+
+/* 16 E4M3 scales in the order of codes_spread, likewise times 2^-8. */
+static inline vec block_scales(const uint8_t *sf)
+{
+    __m128i const place = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    __m128i const all = _mm_loadu_si128((const __m128i *)(const void *)sf);
+    __m256i const codes = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(all, place));
+    __m256i const bits = _mm256_set1_epi16((short)0xBF80);
+    return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(codes, 7), bits));
+}
+
+/* The same, where a code may be NaN. */
+static inline vec block_scales_or_nan(const uint8_t *sf)
+{
+    __m128i const place = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    __m128i const all = _mm_loadu_si128((const __m128i *)(const void *)sf);
+    __m128i const nan = _mm_set1_epi8(0x7F);
+    __m128i const size = _mm_and_si128(_mm_shuffle_epi8(all, place), nan);
+    return _mm512_mask_mov_ps(block_scales(sf), _mm_cmpeq_epi8_mask(size, nan),
+                              _mm512_set1_ps(NAN));
 }
 
 #endif

@@ -209,71 +209,108 @@ INLINE void arrange_floats(const hd_product_token *t, int32_t k0, int32_t n, flo
 
 /* ---- a decoded tile ---- */
 
-/* Of a tile: VEC_ROWS rows that stand `stride` floats apart, and at most three inputs whose sums
- * are in `sums`, [VEC_ROWS, row_sums] floats. */
+/* Of a tile: rows that stand `stride` floats apart, and at most three inputs whose sums are in
+ * `sums`, with row_sums floats between rows. */
 typedef struct block {
     const float *w, *x[3];
     float       *sums;
     int32_t      stride, row_sums;
 } block;
 
-/* One group of it, in registers. */
-INLINE void multiply_group(const layout *l, const block *b, const int n_x)
+/* Sums of a block in registers. */
+typedef struct block_sums {
+    vec v[VEC_ROWS][3];
+} block_sums;
+
+/* The products of group g, added to s. */
+INLINE void multiply_group(const block *b, int32_t g, block_sums *s, const int n_rows,
+                           const int n_x)
 {
-    vec part[VEC_ROWS][3];
-#pragma GCC unroll 8
-    for (int i = 0; i < VEC_ROWS; i++)
-#pragma GCC unroll 3
-        for (int j = 0; j < n_x; j++)
-            part[i][j] =
-                l->has_scale ? vec_zero() : vec_load(b->sums + i * b->row_sums + j * VEC_LANES);
+    const float *const w = b->w + g * TILE_GROUP;
 #pragma GCC unroll 1
     for (int c = 0; c < GROUP; c += VEC_LANES) {
         vec in[3];
 #pragma GCC unroll 3
-        for (int j = 0; j < n_x; j++) in[j] = vec_load(b->x[j] + c);
+        for (int j = 0; j < n_x; j++) in[j] = vec_load(b->x[j] + g * GROUP + c);
 #pragma GCC unroll 8
-        for (int i = 0; i < VEC_ROWS; i++) {
-            vec const row = vec_keep(vec_load(b->w + i * b->stride + c));
+        for (int i = 0; i < n_rows; i++) {
+            vec const row = vec_keep(vec_load(w + i * b->stride + c));
 #pragma GCC unroll 3
-            for (int j = 0; j < n_x; j++) part[i][j] = vec_fma(row, in[j], part[i][j]);
+            for (int j = 0; j < n_x; j++) s->v[i][j] = vec_fma(row, in[j], s->v[i][j]);
         }
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < VEC_ROWS; i++)
-#pragma GCC unroll 3
-        for (int j = 0; j < n_x; j++) {
-            float *const       sum = b->sums + i * b->row_sums + j * VEC_LANES;
-            const float *const scale = b->w + i * b->stride + GROUP;
-            vec_store(sum, l->has_scale ? vec_fma(part[i][j], vec_load(scale), vec_load(sum))
-                                        : part[i][j]);
-        }
 }
 
-INLINE void multiply_block(const layout *l, block b, int32_t n_groups, const int n_x)
+/* The same where a scale multiplies the products of the group. */
+INLINE void multiply_scaled_group(const block *b, int32_t g, block_sums *s, const int n_rows,
+                                  const int n_x)
 {
-    for (int32_t g = 0; g < n_groups; g++) {
-        multiply_group(l, &b, n_x);
-        b.w += TILE_GROUP;
-        for (int j = 0; j < n_x; j++) b.x[j] += GROUP;
+    const float *const scales = b->w + g * TILE_GROUP + GROUP;
+    block_sums         part;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < n_x; j++) part.v[i][j] = vec_zero();
+    multiply_group(b, g, &part, n_rows, n_x);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+        vec const scale = vec_keep(vec_load(scales + i * b->stride));
+#pragma GCC unroll 3
+        for (int j = 0; j < n_x; j++) s->v[i][j] = vec_fma(part.v[i][j], scale, s->v[i][j]);
     }
 }
 
+INLINE void multiply_block(const layout *l, const block *b, int32_t n_groups, const int n_rows,
+                           const int n_x)
+{
+    block_sums s;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < n_x; j++)
+            s.v[i][j] = vec_load(b->sums + i * b->row_sums + j * VEC_LANES);
+    for (int32_t g = 0; g < n_groups; g++)
+        if (l->has_scale)
+            multiply_scaled_group(b, g, &s, n_rows, n_x);
+        else
+            multiply_group(b, g, &s, n_rows, n_x);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < n_x; j++)
+            vec_store(b->sums + i * b->row_sums + j * VEC_LANES, s.v[i][j]);
+}
+
+/* Fetches share i of n of a tile's rows: all at once would wait for each other. */
+INLINE void fetch_share(const layout *l, const hd_product_part *tile, int32_t i, int32_t n)
+{
+    int32_t const end = HD_PRODUCT_ROWS * (i + 1) / n;
+    for (int32_t r = HD_PRODUCT_ROWS * i / n; r < end; r++) {
+        row_at const at = find_row(l, tile, r);
+        for (int64_t b = 0; b < w_offset(l, tile->n); b += 64) vec_prefetch(at.w + b);
+        for (int64_t b = 0; b < sf_offset(l, tile->n); b += 64) vec_prefetch(at.sf + b);
+    }
+}
+
+/* Where products of a group wait for a scale, registers hold half as many rows. */
 INLINE void multiply_tile(const layout *l, const float *w, int32_t n_groups,
-                          const hd_product_input *in, float *sums)
+                          const hd_product_input *in, const hd_product_part *next, float *sums)
 {
     int32_t const width = n_groups * TILE_GROUP, row_sums = in->n_x * VEC_LANES;
-    for (int32_t j = 0; j < in->n_x; j += 3)
-        for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += VEC_ROWS) {
+    int const     n_rows = l->has_scale ? VEC_ROWS / 2 : VEC_ROWS;
+    for (int32_t j = 0; j < in->n_x; j += 3) {
+        fetch_share(l, next, j / 3, (in->n_x + 2) / 3);
+        for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += n_rows) {
             int32_t const n_x = in->n_x - j < 3 ? in->n_x - j : 3;
             block b = {w + i * width, {0}, sums + i * row_sums + j * VEC_LANES, width, row_sums};
             for (int32_t k = 0; k < n_x; k++) b.x[k] = input_at(in, j + k);
             switch (n_x) {
-            case 1: multiply_block(l, b, n_groups, 1); break;
-            case 2: multiply_block(l, b, n_groups, 2); break;
-            default: multiply_block(l, b, n_groups, 3); break;
+            case 1: multiply_block(l, &b, n_groups, n_rows, 1); break;
+            case 2: multiply_block(l, &b, n_groups, n_rows, 2); break;
+            default: multiply_block(l, &b, n_groups, n_rows, 3); break;
             }
         }
+    }
 }
 
 INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *out)
@@ -283,36 +320,37 @@ INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *
 
 /* The format's table: its name, whether a matrix has a scale of its own, how it lies in memory and
  * how activations are arranged. */
-#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                                       \
-    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)               \
-    {                                                                                              \
-        arrange_floats(t, k0, n, (float *)out, arrange_group);                                     \
-    }                                                                                              \
-    static void decode_part(const hd_product_part *p, void *out, int32_t stride)                   \
-    {                                                                                              \
-        decode_rows(&(layout), p, out, stride);                                                    \
-    }                                                                                              \
-    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)             \
-    {                                                                                              \
-        dot_any(&(layout), p, in, sums);                                                           \
-    }                                                                                              \
-    static void multiply(const void *w, int32_t n_groups, const hd_product_input *in, float *sums) \
-    {                                                                                              \
-        multiply_tile(&(layout), (const float *)w, n_groups, in, sums);                            \
-    }                                                                                              \
-    static void join_lanes(const float *sums, int32_t n, float *out)                               \
-    {                                                                                              \
-        add_all_lanes(&(layout), sums, n, out);                                                    \
-    }                                                                                              \
-    const hd_product_format symbol = {.lanes = VEC_LANES,                                          \
-                                      .group = GROUP,                                              \
-                                      .x_bytes = GROUP * (int32_t)sizeof(float),                   \
-                                      .w_bytes = TILE_GROUP * (int32_t)sizeof(float),              \
-                                      .has_scale = (own_scale),                                    \
-                                      .arrange = arrange,                                          \
-                                      .decode = decode_part,                                       \
-                                      .dot = dot,                                                  \
-                                      .multiply = multiply,                                        \
+#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                           \
+    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)   \
+    {                                                                                  \
+        arrange_floats(t, k0, n, (float *)out, arrange_group);                         \
+    }                                                                                  \
+    static void decode_part(const hd_product_part *p, void *out, int32_t stride)       \
+    {                                                                                  \
+        decode_rows(&(layout), p, out, stride);                                        \
+    }                                                                                  \
+    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums) \
+    {                                                                                  \
+        dot_any(&(layout), p, in, sums);                                               \
+    }                                                                                  \
+    static void multiply(const void *w, int32_t n_groups, const hd_product_input *in,  \
+                         const hd_product_part *next, float *sums)                     \
+    {                                                                                  \
+        multiply_tile(&(layout), (const float *)w, n_groups, in, next, sums);          \
+    }                                                                                  \
+    static void join_lanes(const float *sums, int32_t n, float *out)                   \
+    {                                                                                  \
+        add_all_lanes(&(layout), sums, n, out);                                        \
+    }                                                                                  \
+    const hd_product_format symbol = {.lanes = VEC_LANES,                              \
+                                      .group = GROUP,                                  \
+                                      .x_bytes = GROUP * (int32_t)sizeof(float),       \
+                                      .w_bytes = TILE_GROUP * (int32_t)sizeof(float),  \
+                                      .has_scale = (own_scale),                        \
+                                      .arrange = arrange,                              \
+                                      .decode = decode_part,                           \
+                                      .dot = dot,                                      \
+                                      .multiply = multiply,                            \
                                       .add_lanes = join_lanes}
 
 #endif

@@ -15,7 +15,6 @@
 #define INPUT_BYTES  (400 << 10)
 #define WEIGHT_BYTES (20 << 10)
 #define MAX_SUMS     (HD_PRODUCT_ROWS * TILE_T) /* of a round, each in all lanes */
-#define GAP          64 /* bytes between inputs, or lines that are read together share a place */
 
 _Static_assert(MAX_SUMS * sizeof(float) <= WEIGHT_BYTES, "results fit a tile of weights");
 _Static_assert(TILE_N *HD_PRODUCT_DOT <= MAX_SUMS, "results of dot are as many as those of a tile");
@@ -47,36 +46,49 @@ static int32_t tile_columns(const hd_product_format *f)
     return columns / 128 * 128;
 }
 
-/* Columns that a batch of n tokens is arranged for at a time. */
-static int32_t input_columns(const hd_product_format *f, int32_t n)
+/* Columns that a batch of n tokens is arranged for at a time: all, if they fit. */
+static int32_t input_columns(const hd_product_format *f, int32_t n, int32_t k)
 {
-    int32_t const columns = (INPUT_BYTES / n - GAP) / f->x_bytes * f->group;
-    return columns / 128 * 128;
+    int32_t const tile = tile_columns(f), fit = INPUT_BYTES / n / f->x_bytes * f->group;
+    int32_t const whole = fit / tile * tile;
+    return k <= whole ? count_groups(f, k) * f->group : whole;
 }
 
 /* Tokens of a batch: as many as can be arranged whole, unless rows are so long that these would be
  * too few. */
 static int32_t batch_tokens(const hd_product_format *f, int32_t k)
 {
-    int32_t const n = INPUT_BYTES / (count_groups(f, k) * f->x_bytes + GAP);
+    int32_t const tile = tile_columns(f), tiles = (k + tile - 1) / tile;
+    int32_t const n = INPUT_BYTES / (tiles * (tile / f->group) * f->x_bytes);
     int32_t const steps = least(n, TILE_T) / TILE_STEP;
     return steps > 0 ? steps * TILE_STEP : TILE_STEP;
+}
+
+/* The tile that comes after t. */
+static hd_product_part tile_after(const hd_product_part *t, int32_t step)
+{
+    bool const      is_last = t->k0 + t->n >= t->m->k;
+    hd_product_part next = *t;
+    next.row += is_last ? HD_PRODUCT_ROWS : 0;
+    next.k0 = is_last ? 0 : t->k0 + t->n;
+    next.n = least(t->m->k - next.k0, step);
+    return next;
 }
 
 /* All rows of p, at most HD_PRODUCT_ROWS, by decoded tiles. */
 static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
                            hd_product_input in, char *w, float *sums)
 {
-    int32_t const step = tile_columns(f);
-    for (int32_t k = 0; k < p->n; k += step) {
-        hd_product_part tile = *p;
-        tile.k0 += k;
-        tile.n = least(p->n - k, step);
+    int32_t const   step = tile_columns(f);
+    hd_product_part tile = *p, next;
+    tile.n = least(p->n, step);
+    for (int32_t k = 0; k < p->n; k += step, tile = next) {
+        next = tile_after(&tile, step);
         int32_t const groups = count_groups(f, tile.n), width = groups * f->w_bytes;
         f->decode(&tile, w, width);
         memset(w + tile.n_rows * width, 0, (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width));
-        f->multiply(w, groups, &in, sums);
-        in.x += groups * f->x_bytes;
+        f->multiply(w, groups, &in, &next, sums);
+        in.x += (int64_t)in.n_x * in.stride;
     }
 }
 
@@ -106,14 +118,25 @@ static void add_products(const hd_product_format *f, const hd_product_part *p,
     }
 }
 
+/* Columns [k0, k0 + n) of a batch, `step` at a time: these of all inputs lie together, because the
+ * processor foresees what follows in memory. */
+static void arrange_batch(const hd_product_format *f, const batch *b, const hd_product_part *p,
+                          int32_t step, const hd_product_input *in, char *out)
+{
+    for (int32_t k = 0; k < p->n; k += step)
+        for (int32_t i = 0; i < b->n; i++, out += in->stride)
+            f->arrange(&b->x[i], p->k0 + k, least(p->n - k, step), out);
+}
+
 /* Rows [first, first + n) of m by a batch; row first + r goes to y[.][at + r].  The batch is
  * arranged once, or once a round where it does not fit whole. */
 static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_product_part rows,
                      const batch *b, int64_t at)
 {
     workspace        s;
-    int32_t const    span = least(input_columns(f, b->n), count_groups(f, m->k) * f->group);
-    hd_product_input in = {s.x, b->n, span / f->group * f->x_bytes + GAP};
+    int32_t const    span = input_columns(f, b->n, m->k);
+    int32_t const    tile = b->n <= HD_PRODUCT_DOT ? span : tile_columns(f);
+    hd_product_input in = {s.x, b->n, tile / f->group * f->x_bytes};
     int32_t const    most = MAX_SUMS / b->n / HD_PRODUCT_ROWS * HD_PRODUCT_ROWS;
     int32_t const    step = least(most, TILE_N);
     for (int32_t r = 0; r < rows.n_rows; r += step) {
@@ -121,8 +144,7 @@ static void multiply(const hd_product_format *f, const hd_product_matrix *m, hd_
         memset(s.sums, 0, sizeof *s.sums * (size_t)(step * b->n * f->lanes));
         for (; p.k0 < m->k; p.k0 += span) {
             p.n = least(m->k - p.k0, span);
-            for (int32_t i = 0; i < b->n && (r == 0 || span < m->k); i++)
-                f->arrange(&b->x[i], p.k0, p.n, s.x + (int64_t)i * in.stride);
+            if (r == 0 || span < m->k) arrange_batch(f, b, &p, tile, &in, s.x);
             add_products(f, &p, &in, &s);
         }
         finish_rows(f, &p, b, at + r, &s);

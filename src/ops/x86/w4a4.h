@@ -7,7 +7,6 @@
 #include "ops/x86/lanes.h"
 #include "ops/x86/product.h"
 #include "quant/fp4.h"
-#include "quant/fp8.h"
 #ifdef __AVX512F__
 #include "ops/x86/codes_avx512.h"
 #else
@@ -20,14 +19,15 @@
  * and the activations', of 10, 4 and 4 significant bits, so that it is exact too; only adding the
  * products up rounds.
  *
- * A group has 8 codes a lane: lane i has the products of columns 8i .. 8i + 7, and two lanes are a
- * block.  The instructions want one factor without a sign, so a weight's is BIAS too large, and
- * the sums of an input begin at -BIAS times its own codes. */
+ * A group has a block for each lane, in the order of codes_spread.  The instructions want one
+ * factor without a sign, so a weight's is BIAS too large, and the sums of an input begin at -BIAS
+ * times its own codes. */
 
 #define INLINE       static inline __attribute__((always_inline))
-#define GROUP        (8 * VEC_LANES) /* columns                          */
-#define HALF_BYTES   (GROUP / 2)     /* of packed codes, or of every other one spread */
-#define GROUP_SCALES (GROUP / HD_NVFP4_BLOCK)
+#define GROUP        (HD_NVFP4_BLOCK * VEC_LANES) /* columns                       */
+#define CODE_BYTES   (GROUP / 2)
+#define WHOLE_BYTES  (GROUP / 4) /* of a fourth of the codes spread */
+#define GROUP_SCALES VEC_LANES
 #define BIAS         12
 #define DOUBLED(b)                                                                              \
     {                                                                                           \
@@ -40,22 +40,20 @@ static const int8_t doubled[16] = DOUBLED(0), biased[16] = DOUBLED(BIAS);
 /* Activations; the scale of a block makes good what others leave out: 2^8 of the weights' and
  * that codes are doubled. */
 typedef struct token_group {
-    alignas(HALF_BYTES) int8_t even[HALF_BYTES];
-    int8_t  odd[HALF_BYTES];
+    alignas(WHOLE_BYTES) int8_t codes[4][WHOLE_BYTES];
     int32_t start[VEC_LANES];
     float   scale[VEC_LANES];
 } token_group;
 
 /* Weights of a decoded tile. */
 typedef struct weight_group {
-    alignas(HALF_BYTES) uint8_t even[HALF_BYTES];
-    uint8_t odd[HALF_BYTES];
-    float   scale[VEC_LANES]; /* times 2^-8 */
+    alignas(WHOLE_BYTES) uint8_t codes[4][WHOLE_BYTES];
+    float scale[VEC_LANES]; /* times 2^-8 */
 } weight_group;
 
 /* The same in registers. */
 typedef struct weights {
-    whole even, odd;
+    whole codes[4];
     vec   scale;
 } weights;
 
@@ -74,12 +72,12 @@ INLINE code_row find_row(const hd_product_part *p, int32_t r)
 
 INLINE code_row find_group(code_row row, int32_t g)
 {
-    return (code_row){row.codes + (int64_t)g * HALF_BYTES, row.sf + (int64_t)g * GROUP_SCALES};
+    return (code_row){row.codes + (int64_t)g * CODE_BYTES, row.sf + (int64_t)g * GROUP_SCALES};
 }
 
 /* The last n columns of a row, filled up with zeros. */
 typedef struct row_end {
-    uint8_t codes[HALF_BYTES], sf[GROUP_SCALES];
+    uint8_t codes[CODE_BYTES], sf[GROUP_SCALES];
 } row_end;
 
 INLINE code_row copy_end(code_row at, int32_t n, row_end *end)
@@ -92,17 +90,15 @@ INLINE code_row copy_end(code_row at, int32_t n, row_end *end)
 
 /* ---- activations ---- */
 
-/* A NaN as scale comes through the table. */
 INLINE void arrange_group(code_row at, token_group *out)
 {
-    whole const bias = whole_bytes(BIAS);
-    whole       even, odd;
-    codes_spread(at.codes, doubled, &even, &odd);
-    whole_store(out->even, even);
-    whole_store(out->odd, odd);
-    whole const sums = codes_dot(whole_zero(), bias, bias, even, odd);
+    whole const one = whole_bytes(BIAS), bias[4] = {one, one, one, one};
+    whole       codes[4];
+    codes_spread(at.codes, doubled, codes);
+    for (int i = 0; i < 4; i++) whole_store(out->codes[i], codes[i]);
+    whole const sums = codes_dot(whole_zero(), bias, codes);
     whole_store(out->start, whole_subtract(whole_zero(), sums));
-    for (int i = 0; i < VEC_LANES; i++) out->scale[i] = hd_e4m3_to_f32(at.sf[i / 2]) * 64;
+    vec_store(out->scale, vec_mul(block_scales_or_nan(at.sf), vec_all(0x1p14f)));
 }
 
 static inline void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)
@@ -125,36 +121,40 @@ INLINE const token_group *input_at(const hd_product_input *in, int32_t j)
 INLINE weights read_weights(code_row at)
 {
     weights w;
-    codes_spread(at.codes, biased, &w.even, &w.odd);
-    w.scale = scales_spread(at.sf);
+    codes_spread(at.codes, biased, w.codes);
+    w.scale = block_scales(at.sf);
     return w;
 }
 
 /* A group of activations in registers. */
 typedef struct inputs {
-    whole even, odd, start;
+    whole codes[4], start;
     vec   scale;
 } inputs;
 
 INLINE inputs load_inputs(const token_group *x)
 {
-    return (inputs){whole_load(x->even), whole_load(x->odd), whole_load(x->start),
-                    vec_load(x->scale)};
+    return (inputs){{whole_keep(whole_load(x->codes[0])), whole_keep(whole_load(x->codes[1])),
+                     whole_keep(whole_load(x->codes[2])), whole_keep(whole_load(x->codes[3]))},
+                    whole_load(x->start),
+                    vec_keep(vec_load(x->scale))};
 }
 
 INLINE vec add_products(const weights *w, const inputs *x, vec sum)
 {
-    whole const products = codes_dot(x->start, w->even, w->odd, x->even, x->odd);
+    whole const products = codes_dot(x->start, w->codes, x->codes);
     return vec_fma(whole_to_f32(products), vec_mul(w->scale, x->scale), sum);
 }
 
 INLINE void load_sums(vec *sum, const float *sums, const int n_x)
 {
+#pragma GCC unroll 6
     for (int j = 0; j < n_x; j++) sum[j] = vec_load(sums + j * VEC_LANES);
 }
 
 INLINE void store_sums(float *sums, const vec *sum, const int n_x)
 {
+#pragma GCC unroll 6
     for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
 }
 
@@ -173,8 +173,8 @@ INLINE void dot_groups(const hd_product_part *p, const hd_product_input *in, flo
         for (int i = 0; i < n_r; i++) {
             code_row const at = find_group(row[i], g);
             weights const  w = read_weights(at);
-            vec_prefetch(at.codes + ahead / 2);
-            if (g % 8 == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
+            for (int b = 0; b < CODE_BYTES; b += 64) vec_prefetch(at.codes + ahead / 2 + b);
+            if (g % (64 / GROUP_SCALES) == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++) {
                 inputs const x = load_inputs(input_at(in, j) + g);
@@ -223,8 +223,7 @@ static inline void dot(const hd_product_part *p, const hd_product_input *in, flo
 
 INLINE void store_group(weight_group *out, weights w)
 {
-    whole_store(out->even, w.even);
-    whole_store(out->odd, w.odd);
+    for (int i = 0; i < 4; i++) whole_store(out->codes[i], w.codes[i]);
     vec_store(out->scale, w.scale);
 }
 
@@ -242,7 +241,8 @@ static inline void decode_part(const hd_product_part *p, void *out, int32_t stri
 
 INLINE weights load_group(const weight_group *w)
 {
-    return (weights){whole_keep(whole_load(w->even)), whole_keep(whole_load(w->odd)),
+    return (weights){{whole_keep(whole_load(w->codes[0])), whole_keep(whole_load(w->codes[1])),
+                      whole_keep(whole_load(w->codes[2])), whole_keep(whole_load(w->codes[3]))},
                      vec_keep(vec_load(w->scale))};
 }
 
@@ -252,34 +252,50 @@ INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_pro
 {
     int32_t const row_sums = in->n_x * VEC_LANES;
     vec           sum[CODE_ROWS][CODE_INPUTS];
+#pragma GCC unroll 2
     for (int i = 0; i < CODE_ROWS; i++) load_sums(sum[i], sums + i * row_sums, n_x);
     for (int32_t g = 0; g < n_groups; g++) {
         weights row[CODE_ROWS];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
         for (int i = 0; i < CODE_ROWS; i++) row[i] = load_group(w + (int64_t)i * n_groups + g);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int j = 0; j < n_x; j++) {
             inputs const x = load_inputs(input_at(in, j0 + j) + g);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
             for (int i = 0; i < CODE_ROWS; i++) sum[i][j] = add_products(&row[i], &x, sum[i][j]);
         }
     }
+#pragma GCC unroll 2
     for (int i = 0; i < CODE_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
 }
 
-static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
-                                 float *sums)
+/* Fetches rows [begin, end) of a tile. */
+INLINE void fetch_rows(const hd_product_part *tile, int32_t begin, int32_t end)
 {
-    for (int32_t j = 0; j < in->n_x; j += CODE_INPUTS)
+    for (int32_t r = begin; r < end; r++) {
+        code_row const row = find_row(tile, r);
+        for (int32_t b = 0; b < tile->n / 2; b += 64) vec_prefetch(row.codes + b);
+        for (int32_t b = 0; b < tile->n / HD_NVFP4_BLOCK; b += 64) vec_prefetch(row.sf + b);
+    }
+}
+
+static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
+                                 const hd_product_part *next, float *sums)
+{
+    for (int32_t j = 0, n_x; j < in->n_x; j += n_x) {
+        int32_t const left = in->n_x - j;
+        n_x = left >= CODE_INPUTS ? CODE_INPUTS : left >= 2 ? 2 : 1;
+        fetch_rows(next, HD_PRODUCT_ROWS * j / in->n_x, HD_PRODUCT_ROWS * (j + n_x) / in->n_x);
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += CODE_ROWS) {
             const weight_group *const rows = (const weight_group *)w + (int64_t)i * n_groups;
             float *const              to = sums + ((int64_t)i * in->n_x + j) * VEC_LANES;
-            if (in->n_x - j >= CODE_INPUTS)
-                multiply_block(rows, n_groups, in, j, to, CODE_INPUTS);
-            else
-                for (int32_t one = j; one < in->n_x; one++)
-                    multiply_block(rows, n_groups, in, one, to + (one - j) * VEC_LANES, 1);
+            switch (n_x) {
+            case 1: multiply_block(rows, n_groups, in, j, to, 1); break;
+            case 2: multiply_block(rows, n_groups, in, j, to, 2); break;
+            default: multiply_block(rows, n_groups, in, j, to, CODE_INPUTS); break;
+            }
         }
+    }
 }
 
 static inline void add_all_lanes(const float *sums, int32_t n, float *out)
