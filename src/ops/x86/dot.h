@@ -227,7 +227,7 @@ INLINE void multiply_group(const block *b, int32_t g, block_sums *s, const int n
                            const int n_x)
 {
     const float *const w = b->w + g * TILE_GROUP;
-#pragma GCC unroll 1
+#pragma GCC unroll 8
     for (int c = 0; c < GROUP; c += VEC_LANES) {
         vec in[3];
 #pragma GCC unroll 3
