@@ -24,7 +24,11 @@ static inline vec vec_add_lanes(const float *x)
     return add_lanes_of_8(v);
 }
 /* See vec_avx512.h: narrower vectors are read as fast as they are used. */
-static inline vec  vec_keep(vec v) { return v; }
-static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+static inline vec vec_keep(vec v) { return v; }
+/* See vec_avx512.h. */
+static inline void vec_prefetch(const void *p)
+{
+    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p));
+}
 
 #endif
