@@ -3,11 +3,10 @@
 #include "bench/bench_report.h"
 #include "bench/bench_shapes.h"
 
-/* Each call takes the next of several sets of operands, together larger than any cache; lists of
- * experts are that by themselves. */
-#define POOL_BYTES ((double)(512U << 20))
-#define MAX_SETS   32
-#define SLOW_SETS  4 /* of a reference */
+/* Each call takes the next of several sets of operands, together larger than any cache.  Lists of
+ * experts are that by themselves: there each set has other slots that choose among the same. */
+#define MAX_SETS  256
+#define SLOW_SETS 4 /* of a reference */
 
 typedef struct sets {
     const hd_kernel *kernel;
@@ -25,10 +24,10 @@ static hd_status run_sets(void *ctx, hd_stream *stream, hd_error *err)
     return HD_OK;
 }
 
-static int32_t count_sets(const hd_kernel *k, double bytes)
+static int32_t count_sets(const hd_bench_place *p, const hd_kernel *k, double bytes)
 {
     int32_t const most = k->isa == HD_ISA_REF ? SLOW_SETS : MAX_SETS;
-    double const  n = strncmp(k->op->name, "grouped", 7) == 0 ? 1 : POOL_BYTES / (bytes + 1) + 1;
+    double const  n = (double)p->pool_bytes / (bytes + 1) + 1;
     return n < most ? (int32_t)n : most;
 }
 
@@ -36,10 +35,13 @@ static hd_status make_sets(hd_bench_place *p, const hd_bench_options *o, const h
                            sets *s, hd_error *err)
 {
     hd_bench_filler f = {.context = o->context, .has_bf16_x = o->has_bf16_x, .rng = 1};
-    s->n = count_sets(s->kernel, hd_bench_bytes(c->op, &c->args));
-    for (int32_t i = 0; i < s->n; i++) {
-        s->args[i] = c->args;
-        HD_TRY(hd_bench_make_operands(p, c->op, &s->args[i], &f, err));
+    bool const      is_grouped = strncmp(c->op->name, "grouped", 7) == 0;
+    s->n = count_sets(p, s->kernel, hd_bench_bytes(c->op, &c->args));
+    for (f.set = 0; f.set < s->n; f.set++) {
+        hd_bench_args *const a = &s->args[f.set];
+        *a = is_grouped && f.set > 0 ? s->args[0] : c->args;
+        f.only = is_grouped && f.set > 0 ? "ids" : NULL;
+        HD_TRY(hd_bench_make_operands(p, c->op, a, &f, err));
     }
     return HD_OK;
 }

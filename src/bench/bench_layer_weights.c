@@ -4,9 +4,11 @@
 
 #include "quant/fp8.h"
 
-/* Experts with memory of their own; the rest are these again, so that a layer fits a small machine
- * and yet is far larger than a cache. */
-#define OWN_EXPERTS 48
+/* Experts with memory of their own: as many as fit OWN_BYTES, but LEAST_OWN at least; the rest are
+ * these again, so that a layer fits a small machine and yet is far larger than a cache. */
+#define LEAST_OWN   48
+#define OWN_BYTES   ((size_t)640 << 20) /* of each of three matrices */
+#define MAX_EXPERTS 384
 #define VOCAB       1024 /* the embedding is not the layer's */
 #define PATTERN     4096 /* bytes that weights repeat */
 
@@ -156,10 +158,17 @@ static const void *const *put_list(maker *m, const void *const *own, int32_t n_o
     return to;
 }
 
+static int32_t count_own(hd_format f, int32_t e, int32_t n, int32_t k)
+{
+    size_t const each = hd_matrix_w_bytes(f, n, k) + hd_matrix_sf_bytes(f, n, k);
+    size_t const fit = OWN_BYTES / each, most = fit < LEAST_OWN ? LEAST_OWN : fit;
+    return most < (size_t)e ? (int32_t)most : e;
+}
+
 static hd_experts make_experts(maker *m, hd_format f, int32_t e, int32_t n, int32_t k)
 {
-    const void   *w[OWN_EXPERTS], *sf[OWN_EXPERTS];
-    int32_t const n_own = e < OWN_EXPERTS ? e : OWN_EXPERTS;
+    const void   *w[MAX_EXPERTS], *sf[MAX_EXPERTS];
+    int32_t const n_own = count_own(f, e, n, k);
     hd_experts    out = {.format = f, .e = e, .n = n, .k = k};
     for (int32_t i = 0; i < n_own; i++) {
         w[i] = put_weights(m, f, n, k);

@@ -34,13 +34,20 @@ static uint8_t random_byte(const hd_operand *o, uint32_t r)
     return (uint8_t)(0x30 + r % (is_named(o, "sf") ? 16 : 8));
 }
 
-/* Experts of one token differ. */
+/* Of 256 experts; those of one token differ, and those of 32 sets of one token. */
+static int32_t random_expert(const hd_operand *o, const hd_bench_filler *f, int64_t i, uint32_t r)
+{
+    int32_t const cols = (int32_t)hd_operand_cols(o);
+    int32_t const alone = f->set % 16 + f->set / 16 * 96;
+    return ((o->shape[0] == 1 ? alone : (int32_t)(r % 256)) + 16 * (int32_t)(i % cols)) % 256;
+}
+
 static int32_t random_id(const hd_operand *o, const hd_bench_filler *f, int64_t i, uint32_t r)
 {
     int32_t const cols = (int32_t)hd_operand_cols(o);
     if (is_named(o, "pos")) return f->context - 1;
     if (is_named(o, "seq")) return (int32_t)i;
-    if (is_named(o, "ids") && cols < 16) return (int32_t)(r % 32) * cols + (int32_t)(i % cols);
+    if (is_named(o, "ids") && cols < 16) return random_expert(o, f, i, r);
     return (int32_t)(i % cols);
 }
 
@@ -94,6 +101,7 @@ hd_status hd_bench_make_operands(hd_bench_place *p, const hd_op *op, hd_bench_ar
     int32_t const n = op->describe(args, o);
     for (int32_t i = 0; i < n; i++) {
         void *to;
+        if (f->only && !is_named(&o[i], f->only)) continue;
         HD_TRY(put_operand(p, &o[i], f, &to, err));
         memcpy((char *)args + o[i].slot, &to, sizeof to);
     }
@@ -102,11 +110,10 @@ hd_status hd_bench_make_operands(hd_bench_place *p, const hd_op *op, hd_bench_ar
 
 /* ---- what they cost ---- */
 
-/* Experts that random slots hit. */
+/* Experts that tokens hit which choose s different ones each. */
 static double distinct_experts(const hd_grouped_gemm_args *a)
 {
-    double const slots = (double)a->t * a->s, e = a->e;
-    return a->t == 1 ? slots : e * (1 - pow(1 - 1 / e, slots));
+    return a->e * (1 - pow(1 - (double)a->s / a->e, a->t));
 }
 
 static double attention_share(const hd_attn_sparse_args *a, const hd_operand *o)

@@ -32,13 +32,15 @@ typedef union hd_bench_args {
 /* Valid values of an operand: scales around one, positions at the end of the context, experts
  * spread, list entries rising. */
 typedef struct hd_bench_filler {
-    int32_t  context;
-    bool     has_bf16_x;
-    uint64_t rng;
+    int32_t     context;
+    int32_t     set;  /* of operands: sets in a row choose other experts for a single token */
+    const char *only; /* the operand to make; NULL: all */
+    bool        has_bf16_x;
+    uint64_t    rng;
 } hd_bench_filler;
 void hd_bench_fill(const hd_operand *o, hd_bench_filler *f, void *data);
 
-/* Makes all operands of args and points it at them; they live as long as p's memory. */
+/* Makes the operands of args and points it at them; they live as long as p's memory. */
 hd_status hd_bench_make_operands(hd_bench_place *p, const hd_op *op, hd_bench_args *args,
                                  hd_bench_filler *f, hd_error *err);
 

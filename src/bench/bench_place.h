@@ -11,11 +11,12 @@ HD_BEGIN_C
 #define HD_BENCH_RUNS 7 /* of which the median counts */
 
 typedef struct hd_bench_place {
-    hd_device *device; /* owned; NULL: the host            */
-    hd_team   *team;   /* owned; of the host               */
-    hd_stream *stream; /* the one of either                */
-    char      *memory; /* owned; of the host, to be read   */
-    hd_buffer  blocks; /* pointers to memory of operands, owned */
+    hd_device *device;     /* owned; NULL: the host            */
+    hd_team   *team;       /* owned; of the host               */
+    hd_stream *stream;     /* the one of either                */
+    char      *memory;     /* owned; of the host, pool_bytes to be read */
+    size_t     pool_bytes; /* far more than any cache keeps */
+    hd_buffer  blocks;     /* pointers to memory of operands, owned */
     uint32_t   isa;
 } hd_bench_place;
 
@@ -33,7 +34,7 @@ void      hd_bench_place_clear(hd_bench_place *p);
 
 double hd_bench_now(void);                    /* seconds */
 double hd_bench_median(double *v, int32_t n); /* sorts v */
-/* Bytes a second that the team reads from memory, now. */
+/* Bytes a second that the team reads from memory, now; behind it no cache holds anything else. */
 double hd_bench_read_rate(const hd_bench_place *p);
 
 /* Something that is done over and over. */
