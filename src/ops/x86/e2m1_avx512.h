@@ -10,17 +10,32 @@
 
 #define E2M1_UNIT 0x1p6f
 
+/* All values; their upper halves are all that they have, and stand there once more for each value
+ * of a bit that is not minded. */
+INLINE vec e2m1_values(void)
+{
+    return _mm512_mul_ps(_mm512_set1_ps(1 / E2M1_UNIT),
+                         _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f,
+                                        -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f));
+}
+INLINE __m512i e2m1_upper_halves(void)
+{
+    __m512i const once = _mm512_srli_epi32(_mm512_castps_si512(e2m1_values()), 16);
+    return _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(once));
+}
+
+/* The lowest four bits of a lane choose; or, of half a lane, the lowest five: so one shift brings
+ * up two codes, the upper of which chooses among halves. */
 INLINE void decode_e2m1(const uint8_t *codes, vec out[GROUP_VECS])
 {
-    vec const value =
-        _mm512_mul_ps(_mm512_set1_ps(1 / E2M1_UNIT),
-                      _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
-                                     -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f));
-    __m512i const words = _mm512_loadu_si512(codes);
-    /* Only the lowest four bits of a lane choose. */
-#pragma GCC unroll 8
-    for (int i = 0; i < GROUP_VECS; i++)
-        out[i] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, (unsigned)(4 * i)), value);
+    __m512i const words = _mm512_loadu_si512(codes), halves = e2m1_upper_halves();
+    vec const     values = e2m1_values();
+#pragma GCC unroll 4
+    for (int i = 0; i < GROUP_VECS / 2; i++) {
+        __m512i const up = _mm512_srli_epi32(words, (unsigned)(4 * i));
+        out[i] = _mm512_permutexvar_ps(up, values);
+        out[i + 4] = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, up, halves));
+    }
 }
 
 /* Of each pair of vectors `apart` from each other the lanes that `low` names, then those `step`

@@ -3,12 +3,14 @@
 /* Four powers of two, each in the four lanes of its block; code 0 is a denormal. */
 static inline vec decode_scales(const uint8_t *sf)
 {
-    __m512i const place = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    int32_t       four;
+    /* Byte i becomes the upper one of lanes 4i .. 4i + 3. */
+    __m512i const byte = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    __m512i const place =
+        _mm512_or_si512(_mm512_slli_epi32(byte, 24), _mm512_set1_epi32(0x00808080));
+    int32_t four;
     memcpy(&four, sf, sizeof four);
-    __m128i const bits = _mm_slli_epi32(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)), 23);
-    __m128i const scale = _mm_max_epu32(bits, _mm_set1_epi32(0x00400000));
-    return _mm512_castsi512_ps(_mm512_permutexvar_epi32(place, _mm512_castsi128_si512(scale)));
+    __m512i const bits = _mm512_srli_epi32(_mm512_shuffle_epi8(_mm512_set1_epi32(four), place), 1);
+    return _mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000)));
 }
 
 static inline group decode(row_at at)
