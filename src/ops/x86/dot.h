@@ -106,6 +106,8 @@ INLINE void store_sums(float *sums, const vec *sum, const int n_x)
     for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
 }
 
+#define AHEAD_ROWS 4
+
 /* Fetches the same group of a row that comes up.  Rows of few bits are short, and what lies beyond
  * a page the processor does not foresee; longer ones it follows by itself. */
 INLINE void fetch_ahead(const layout *l, row_at at, int64_t columns)
@@ -115,24 +117,54 @@ INLINE void fetch_ahead(const layout *l, row_at at, int64_t columns)
     if (l->sf_bytes) vec_prefetch(at.sf + sf_offset(l, columns));
 }
 
+/* The products of a group of two rows: an activation is read once for both, because reading comes
+ * to a limit before multiplying does. */
+INLINE void add_two_rows(const layout *l, const group w[2], const hd_product_input *in, int32_t g,
+                         vec (*sum)[4], const int n_x)
+{
+    vec part[2][4];
+#pragma GCC unroll 4
+    for (int j = 0; j < n_x; j++)
+        for (int r = 0; r < 2; r++) part[r][j] = l->has_scale ? vec_zero() : sum[r][j];
+#pragma GCC unroll 8
+    for (int i = 0; i < GROUP_VECS; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < n_x; j++) {
+            vec const x = vec_keep(vec_load(input_at(in, j) + g * GROUP + VEC_LANES * i));
+            for (int r = 0; r < 2; r++) part[r][j] = vec_fma(w[r].v[i], x, part[r][j]);
+        }
+#pragma GCC unroll 4
+    for (int j = 0; j < n_x; j++)
+        for (int r = 0; r < 2; r++)
+            sum[r][j] = l->has_scale ? vec_fma(part[r][j], w[r].scale, sum[r][j]) : part[r][j];
+}
+
 /* All whole groups of n_r rows from r on by n_x inputs: so many that their sums, each a chain of
  * its own, keep the multipliers busy. */
 INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_product_input *in,
                        float *sums, int32_t r, const int n_r, const int n_x)
 {
-    row_at row[4];
-    vec    sum[4][4];
+    int64_t const ahead = AHEAD_ROWS * (int64_t)p->m->k;
+    row_at        row[4];
+    vec           sum[4][4];
     for (int i = 0; i < n_r; i++) row[i] = find_row(l, p, r + i);
     for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
     for (int32_t g = 0; g < p->n / GROUP; g++) {
 #pragma GCC unroll 4
-        for (int i = 0; i < n_r; i++) {
-            row_at const at = find_group(l, row[i], g);
+        for (int i = 0; i + 2 <= n_r; i += 2) {
+            row_at const at[2] = {find_group(l, row[i], g), find_group(l, row[i + 1], g)};
+            group const  w[2] = {l->decode(at[0]), l->decode(at[1])};
+            fetch_ahead(l, at[0], ahead);
+            fetch_ahead(l, at[1], ahead);
+            add_two_rows(l, w, in, g, sum + i, n_x);
+        }
+        if (n_r == 1) {
+            row_at const at = find_group(l, row[0], g);
             group const  w = l->decode(at);
-            fetch_ahead(l, at, (int64_t)n_r * p->m->k);
+            fetch_ahead(l, at, ahead);
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
-                sum[i][j] = add_products(l, &w, input_at(in, j) + g * GROUP, sum[i][j]);
+                sum[0][j] = add_products(l, &w, input_at(in, j) + g * GROUP, sum[0][j]);
         }
     }
     for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
@@ -167,9 +199,9 @@ INLINE void dot_any(const layout *l, const hd_product_part *p, const hd_product_
 {
     switch (in->n_x) {
     case 1: dot_rows(l, p, in, sums, 4, 1); break;
-    case 2: dot_rows(l, p, in, sums, 2, 2); break;
-    case 3: dot_rows(l, p, in, sums, 2, 3); break;
-    default: dot_rows(l, p, in, sums, 1, 4); break;
+    case 2: dot_rows(l, p, in, sums, 4, 2); break;
+    case 3: dot_rows(l, p, in, sums, 4, 3); break;
+    default: dot_rows(l, p, in, sums, 4, 4); break;
     }
 }
 

@@ -158,30 +158,43 @@ INLINE void store_sums(float *sums, const vec *sum, const int n_x)
     for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
 }
 
+#define DOT_ROWS 4 /* at a time */
+
+/* Group g of one or two rows by n_x inputs: reading an input is what limits this, and is done once
+ * for both. */
+INLINE void dot_pair(const code_row *row, int64_t ahead, const hd_product_input *in, int32_t g,
+                     vec sum[][4], const int n_r, const int n_x)
+{
+    weights w[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < n_r; i++) {
+        code_row const at = find_group(row[i], g);
+        w[i] = read_weights(at);
+        for (int b = 0; b < CODE_BYTES; b += 64) vec_prefetch(at.codes + ahead / 2 + b);
+        if (g % (64 / GROUP_SCALES) == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n_x; j++) {
+        inputs const x = load_inputs(input_at(in, j) + g);
+#pragma GCC unroll 2
+        for (int i = 0; i < n_r; i++) sum[i][j] = add_products(&w[i], &x, sum[i][j]);
+    }
+}
+
 /* All whole groups of n_r rows by n_x inputs, straight from memory.  The next rows are fetched
  * meanwhile: rows are short, and what follows a page is not foreseen by the processor. */
 INLINE void dot_groups(const hd_product_part *p, const hd_product_input *in, float *sums, int32_t r,
                        const int n_r, const int n_x)
 {
-    int64_t const ahead = (int64_t)n_r * p->m->k;
-    code_row      row[4];
-    vec           sum[4][4];
+    int64_t const ahead = (int64_t)DOT_ROWS * p->m->k;
+    code_row      row[DOT_ROWS];
+    vec           sum[DOT_ROWS][4];
     for (int i = 0; i < n_r; i++) row[i] = find_row(p, r + i);
     for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
-    for (int32_t g = 0; g < p->n / GROUP; g++) {
-#pragma GCC unroll 4
-        for (int i = 0; i < n_r; i++) {
-            code_row const at = find_group(row[i], g);
-            weights const  w = read_weights(at);
-            for (int b = 0; b < CODE_BYTES; b += 64) vec_prefetch(at.codes + ahead / 2 + b);
-            if (g % (64 / GROUP_SCALES) == 0) vec_prefetch(at.sf + ahead / HD_NVFP4_BLOCK);
-#pragma GCC unroll 4
-            for (int j = 0; j < n_x; j++) {
-                inputs const x = load_inputs(input_at(in, j) + g);
-                sum[i][j] = add_products(&w, &x, sum[i][j]);
-            }
-        }
-    }
+    for (int32_t g = 0; g < p->n / GROUP; g++)
+#pragma GCC unroll 2
+        for (int i = 0; i < n_r; i += 2)
+            dot_pair(row + i, ahead, in, g, sum + i, n_r < 2 ? 1 : 2, n_x);
     for (int i = 0; i < n_r; i++) store_sums(sums + (r + i) * n_x * VEC_LANES, sum[i], n_x);
 }
 
@@ -201,10 +214,10 @@ INLINE void dot_ends(const hd_product_part *p, const hd_product_input *in, float
 }
 
 INLINE void dot_rows(const hd_product_part *p, const hd_product_input *in, float *sums,
-                     const int n_r, const int n_x)
+                     const int n_x)
 {
     int32_t r = 0;
-    for (; r + n_r <= p->n_rows; r += n_r) dot_groups(p, in, sums, r, n_r, n_x);
+    for (; r + DOT_ROWS <= p->n_rows; r += DOT_ROWS) dot_groups(p, in, sums, r, DOT_ROWS, n_x);
     for (; r < p->n_rows; r++) dot_groups(p, in, sums, r, 1, n_x);
     dot_ends(p, in, sums);
 }
@@ -212,10 +225,10 @@ INLINE void dot_rows(const hd_product_part *p, const hd_product_input *in, float
 static inline void dot(const hd_product_part *p, const hd_product_input *in, float *sums)
 {
     switch (in->n_x) {
-    case 1: dot_rows(p, in, sums, 4, 1); break;
-    case 2: dot_rows(p, in, sums, 2, 2); break;
-    case 3: dot_rows(p, in, sums, 2, 3); break;
-    default: dot_rows(p, in, sums, 2, 4); break;
+    case 1: dot_rows(p, in, sums, 1); break;
+    case 2: dot_rows(p, in, sums, 2); break;
+    case 3: dot_rows(p, in, sums, 3); break;
+    default: dot_rows(p, in, sums, 4); break;
     }
 }
 
