@@ -50,8 +50,8 @@ static inline vec vec_keep(vec v)
     __asm__("" : "+v"(v));
     return v;
 }
-/* An instruction that stays: GCC takes a function that only fetches for one without effect, and leaves
- * out calls of it. */
+/* An instruction that stays: GCC takes a function that only fetches for one without effect, and
+ * leaves out calls of it. */
 static inline void vec_prefetch(const void *p)
 {
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p));
