@@ -110,11 +110,11 @@ INLINE void store_sums(float *sums, const vec *sum, const int n_x)
 
 /* Fetches the same group of a row that comes up.  Rows of few bits are short, and what lies beyond
  * a page the processor does not foresee; longer ones it follows by itself. */
-INLINE void fetch_ahead(const layout *l, row_at at, int64_t columns)
+INLINE void fetch_ahead(const layout *l, row_at at, int32_t g, int64_t columns)
 {
     if (l->w_bytes > GROUP) return;
     for (int32_t i = 0; i < l->w_bytes; i += 64) vec_prefetch(at.w + w_offset(l, columns) + i);
-    if (l->sf_bytes) vec_prefetch(at.sf + sf_offset(l, columns));
+    if (l->sf_bytes && g % (64 / l->sf_bytes) == 0) vec_prefetch(at.sf + sf_offset(l, columns));
 }
 
 /* The products of a group of two rows: an activation is read once for both, because reading comes
@@ -154,14 +154,14 @@ INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_produ
         for (int i = 0; i + 2 <= n_r; i += 2) {
             row_at const at[2] = {find_group(l, row[i], g), find_group(l, row[i + 1], g)};
             group const  w[2] = {l->decode(at[0]), l->decode(at[1])};
-            fetch_ahead(l, at[0], ahead);
-            fetch_ahead(l, at[1], ahead);
+            fetch_ahead(l, at[0], g, ahead);
+            fetch_ahead(l, at[1], g, ahead);
             add_two_rows(l, w, in, g, sum + i, n_x);
         }
         if (n_r == 1) {
             row_at const at = find_group(l, row[0], g);
             group const  w = l->decode(at);
-            fetch_ahead(l, at, ahead);
+            fetch_ahead(l, at, g, ahead);
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
                 sum[0][j] = add_products(l, &w, input_at(in, j) + g * GROUP, sum[0][j]);
