@@ -313,25 +313,13 @@ INLINE void multiply_block(const layout *l, const block *b, int32_t n_groups, co
             vec_store(b->sums + i * b->row_sums + j * VEC_LANES, s.v[i][j]);
 }
 
-/* Fetches share i of n of a tile's rows: all at once would wait for each other. */
-INLINE void fetch_share(const layout *l, const hd_product_part *tile, int32_t i, int32_t n)
-{
-    int32_t const end = HD_PRODUCT_ROWS * (i + 1) / n;
-    for (int32_t r = HD_PRODUCT_ROWS * i / n; r < end; r++) {
-        row_at const at = find_row(l, tile, r);
-        for (int64_t b = 0; b < w_offset(l, tile->n); b += 64) vec_prefetch(at.w + b);
-        for (int64_t b = 0; b < sf_offset(l, tile->n); b += 64) vec_prefetch(at.sf + b);
-    }
-}
-
 /* Where products of a group wait for a scale, registers hold half as many rows. */
 INLINE void multiply_tile(const layout *l, const float *w, int32_t n_groups,
-                          const hd_product_input *in, const hd_product_part *next, float *sums)
+                          const hd_product_input *in, float *sums)
 {
     int32_t const width = n_groups * TILE_GROUP, row_sums = in->n_x * VEC_LANES;
     int const     n_rows = l->has_scale ? VEC_ROWS / 2 : VEC_ROWS;
-    for (int32_t j = 0; j < in->n_x; j += 3) {
-        fetch_share(l, next, j / 3, (in->n_x + 2) / 3);
+    for (int32_t j = 0; j < in->n_x; j += 3)
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += n_rows) {
             int32_t const n_x = in->n_x - j < 3 ? in->n_x - j : 3;
             block b = {w + i * width, {0}, sums + i * row_sums + j * VEC_LANES, width, row_sums};
@@ -342,7 +330,6 @@ INLINE void multiply_tile(const layout *l, const float *w, int32_t n_groups,
             default: multiply_block(l, &b, n_groups, n_rows, 3); break;
             }
         }
-    }
 }
 
 INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *out)
@@ -352,37 +339,36 @@ INLINE void add_all_lanes(const layout *l, const float *sums, int32_t n, float *
 
 /* The format's table: its name, whether a matrix has a scale of its own, how it lies in memory and
  * how activations are arranged. */
-#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                           \
-    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)   \
-    {                                                                                  \
-        arrange_floats(t, k0, n, (float *)out, arrange_group);                         \
-    }                                                                                  \
-    static void decode_part(const hd_product_part *p, void *out, int32_t stride)       \
-    {                                                                                  \
-        decode_rows(&(layout), p, out, stride);                                        \
-    }                                                                                  \
-    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums) \
-    {                                                                                  \
-        dot_any(&(layout), p, in, sums);                                               \
-    }                                                                                  \
-    static void multiply(const void *w, int32_t n_groups, const hd_product_input *in,  \
-                         const hd_product_part *next, float *sums)                     \
-    {                                                                                  \
-        multiply_tile(&(layout), (const float *)w, n_groups, in, next, sums);          \
-    }                                                                                  \
-    static void join_lanes(const float *sums, int32_t n, float *out)                   \
-    {                                                                                  \
-        add_all_lanes(&(layout), sums, n, out);                                        \
-    }                                                                                  \
-    const hd_product_format symbol = {.lanes = VEC_LANES,                              \
-                                      .group = GROUP,                                  \
-                                      .x_bytes = GROUP * (int32_t)sizeof(float),       \
-                                      .w_bytes = TILE_GROUP * (int32_t)sizeof(float),  \
-                                      .has_scale = (own_scale),                        \
-                                      .arrange = arrange,                              \
-                                      .decode = decode_part,                           \
-                                      .dot = dot,                                      \
-                                      .multiply = multiply,                            \
+#define F32_FORMAT(symbol, own_scale, layout, arrange_group)                                       \
+    static void arrange(const hd_product_token *t, int32_t k0, int32_t n, void *out)               \
+    {                                                                                              \
+        arrange_floats(t, k0, n, (float *)out, arrange_group);                                     \
+    }                                                                                              \
+    static void decode_part(const hd_product_part *p, void *out, int32_t stride)                   \
+    {                                                                                              \
+        decode_rows(&(layout), p, out, stride);                                                    \
+    }                                                                                              \
+    static void dot(const hd_product_part *p, const hd_product_input *in, float *sums)             \
+    {                                                                                              \
+        dot_any(&(layout), p, in, sums);                                                           \
+    }                                                                                              \
+    static void multiply(const void *w, int32_t n_groups, const hd_product_input *in, float *sums) \
+    {                                                                                              \
+        multiply_tile(&(layout), (const float *)w, n_groups, in, sums);                            \
+    }                                                                                              \
+    static void join_lanes(const float *sums, int32_t n, float *out)                               \
+    {                                                                                              \
+        add_all_lanes(&(layout), sums, n, out);                                                    \
+    }                                                                                              \
+    const hd_product_format symbol = {.lanes = VEC_LANES,                                          \
+                                      .group = GROUP,                                              \
+                                      .x_bytes = GROUP * (int32_t)sizeof(float),                   \
+                                      .w_bytes = TILE_GROUP * (int32_t)sizeof(float),              \
+                                      .has_scale = (own_scale),                                    \
+                                      .arrange = arrange,                                          \
+                                      .decode = decode_part,                                       \
+                                      .dot = dot,                                                  \
+                                      .multiply = multiply,                                        \
                                       .add_lanes = join_lanes}
 
 #endif

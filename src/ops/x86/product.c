@@ -64,30 +64,19 @@ static int32_t batch_tokens(const hd_product_format *f, int32_t k)
     return steps > 0 ? steps * TILE_STEP : TILE_STEP;
 }
 
-/* The tile that comes after t. */
-static hd_product_part tile_after(const hd_product_part *t, int32_t step)
-{
-    bool const      is_last = t->k0 + t->n >= t->m->k;
-    hd_product_part next = *t;
-    next.row += is_last ? HD_PRODUCT_ROWS : 0;
-    next.k0 = is_last ? 0 : t->k0 + t->n;
-    next.n = least(t->m->k - next.k0, step);
-    return next;
-}
-
 /* All rows of p, at most HD_PRODUCT_ROWS, by decoded tiles. */
 static void multiply_tiles(const hd_product_format *f, const hd_product_part *p,
                            hd_product_input in, char *w, float *sums)
 {
-    int32_t const   step = tile_columns(f);
-    hd_product_part tile = *p, next;
-    tile.n = least(p->n, step);
-    for (int32_t k = 0; k < p->n; k += step, tile = next) {
-        next = tile_after(&tile, step);
+    int32_t const step = tile_columns(f);
+    for (int32_t k = 0; k < p->n; k += step) {
+        hd_product_part tile = *p;
+        tile.k0 += k;
+        tile.n = least(p->n - k, step);
         int32_t const groups = count_groups(f, tile.n), width = groups * f->w_bytes;
         f->decode(&tile, w, width);
         memset(w + tile.n_rows * width, 0, (size_t)((HD_PRODUCT_ROWS - tile.n_rows) * width));
-        f->multiply(w, groups, &in, &next, sums);
+        f->multiply(w, groups, &in, sums);
         in.x += (int64_t)in.n_x * in.stride;
     }
 }

@@ -57,10 +57,8 @@ typedef struct hd_product_format {
     void (*arrange)(const hd_product_token *t, int32_t k0, int32_t n, void *out);
     void (*decode)(const hd_product_part *p, void *out, int32_t stride); /* row by row, in bytes */
     void (*dot)(const hd_product_part *p, const hd_product_input *in, float *sums);
-    /* w [HD_PRODUCT_ROWS, n_groups] decoded; all rows are multiplied.  Meanwhile the weights of
-     * `next`, which is decoded after that and may lie behind the matrix, are fetched */
-    void (*multiply)(const void *w, int32_t n_groups, const hd_product_input *in,
-                     const hd_product_part *next, float *sums);
+    /* w [HD_PRODUCT_ROWS, n_groups] decoded; all rows are multiplied */
+    void (*multiply)(const void *w, int32_t n_groups, const hd_product_input *in, float *sums);
     void (*add_lanes)(const float *sums, int32_t n, float *out); /* of each of n sums */
 } hd_product_format;
 

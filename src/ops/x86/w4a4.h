@@ -282,23 +282,12 @@ INLINE void multiply_block(const weight_group *w, int32_t n_groups, const hd_pro
     for (int i = 0; i < CODE_ROWS; i++) store_sums(sums + i * row_sums, sum[i], n_x);
 }
 
-/* Fetches rows [begin, end) of a tile. */
-INLINE void fetch_rows(const hd_product_part *tile, int32_t begin, int32_t end)
-{
-    for (int32_t r = begin; r < end; r++) {
-        code_row const row = find_row(tile, r);
-        for (int32_t b = 0; b < tile->n / 2; b += 64) vec_prefetch(row.codes + b);
-        for (int32_t b = 0; b < tile->n / HD_NVFP4_BLOCK; b += 64) vec_prefetch(row.sf + b);
-    }
-}
-
 static inline void multiply_tile(const void *w, int32_t n_groups, const hd_product_input *in,
-                                 const hd_product_part *next, float *sums)
+                                 float *sums)
 {
     for (int32_t j = 0, n_x; j < in->n_x; j += n_x) {
         int32_t const left = in->n_x - j;
         n_x = left >= CODE_INPUTS ? CODE_INPUTS : left >= 2 ? 2 : 1;
-        fetch_rows(next, HD_PRODUCT_ROWS * j / in->n_x, HD_PRODUCT_ROWS * (j + n_x) / in->n_x);
         for (int32_t i = 0; i < HD_PRODUCT_ROWS; i += CODE_ROWS) {
             const weight_group *const rows = (const weight_group *)w + (int64_t)i * n_groups;
             float *const              to = sums + ((int64_t)i * in->n_x + j) * VEC_LANES;
