@@ -35,11 +35,6 @@ uint8_t hd_e4m3_encode(double x)
     return (uint8_t)(sign | (code > 0x7E ? 0x7E : code));
 }
 
-float hd_e8m0_to_f32(uint8_t code)
-{
-    return code == E8M0_NAN ? NAN : ldexpf(1.0f, code - E8M0_BIAS);
-}
-
 double hd_pow2_ceil(double x)
 {
     int          exponent;

@@ -1,6 +1,8 @@
 #ifndef HD_QUANT_FP8_H
 #define HD_QUANT_FP8_H
 
+#include <string.h>
+
 #include "base/status.h"
 
 HD_BEGIN_C
@@ -14,7 +16,15 @@ static inline float hd_e4m3_to_f32(uint8_t code) { return hd_e4m3_table[code]; }
 uint8_t hd_e4m3_encode(double x);
 
 /* E8M0: a power of two, 2^(code - 127); 0xFF is NaN, code 0 the f32 denormal 2^-127. */
-float hd_e8m0_to_f32(uint8_t code);
+static inline float hd_e8m0_to_f32(uint8_t code)
+{
+    uint32_t const bits = code == 0xFF ? UINT32_C(0x7FC00000)
+                          : code == 0  ? UINT32_C(0x00400000)
+                                       : (uint32_t)code << 23;
+    float          v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
 
 /* The smallest power of two that is at least x, for finite x > 0; exact. */
 double hd_pow2_ceil(double x);
