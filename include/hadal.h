@@ -5,10 +5,11 @@
  *
  * One engine is one loaded model; one session is one sequence with its own cache.
  * An engine and a tokenizer may be used from several threads, a session or a parser
- * from one at a time.  No call ends the process or prints: messages go to
- * hd_options.log, failures to the hd_error that the caller passes (NULL is allowed
- * everywhere).  After a failure the out parameters are untouched unless said otherwise.
- * Text is UTF-8 with an explicit length in bytes; token ids are int32_t.          */
+ * from one at a time; a thread that evaluates shares the work and needs 1 MiB of stack.
+ * No call ends the process or prints: messages go to hd_options.log, failures to the
+ * hd_error that the caller passes (NULL is allowed everywhere).  After a failure the
+ * out parameters are untouched unless said otherwise.  Text is UTF-8 with an explicit
+ * length in bytes; token ids are int32_t.                                            */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* The number of threads changes no bit: prefill in chunks, decoding, logits of every token. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -54,6 +55,28 @@ static void any_number_gives_the_same_bits(void **state)
     hd_memory_free(want);
 }
 
+static void *evaluate_once(void *got)
+{
+    *(float **)got = evaluate("models/demo", 2);
+    return NULL;
+}
+
+/* What hadal.h promises to those who call from threads of their own. */
+static void a_stack_of_1_mib_is_enough(void **state)
+{
+    pthread_attr_t attributes;
+    pthread_t      thread;
+    float         *got = NULL;
+    (void)state;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, 1 << 20), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, evaluate_once, &got), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attributes);
+    assert_non_null(got);
+    hd_memory_free(got);
+}
+
 static void refuses_numbers_out_of_range(void **state)
 {
     hd_error   err = {0};
@@ -72,6 +95,7 @@ int main(void)
         {"demo", any_number_gives_the_same_bits, NULL, NULL, "models/demo"},
         {"tiny512-official", any_number_gives_the_same_bits, NULL, NULL,
          "tests/models/tiny512-official"},
+        cmocka_unit_test(a_stack_of_1_mib_is_enough),
         cmocka_unit_test(refuses_numbers_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
