@@ -32,20 +32,22 @@ static hd_status write_either(hd_compiler *c, uint32_t one, uint32_t other, uint
     return hd_compiler_end(c, *rule, "tools");
 }
 
-/* What is compiled: of TOOL_CALLS the tools, and perhaps a schema; else a schema. */
+/* What is compiled: of TOOL_CALLS the tools, and perhaps a schema; else a schema.  JSON's null is
+ * a NULL pointer too, and refused as what it is. */
 typedef struct hd_sources {
-    json_object *schema, *tools; /* owned; NULL: none */
+    bool         has_schema, has_tools;
+    json_object *schema, *tools; /* owned */
 } hd_sources;
 
 static hd_status write_rules(hd_grammar *g, hd_compiler *c, const hd_sources *s,
                              const hd_grammar_options *opt)
 {
     hd_calls_options const calls = {opt->function, opt->is_single};
-    if (s->schema) HD_TRY(write_schema(c, s->schema, &g->whole));
-    if (s->tools) HD_TRY(hd_calls_write(c, s->tools, &calls, &g->calls));
-    if (s->schema && s->tools)
+    if (s->has_schema) HD_TRY(write_schema(c, s->schema, &g->whole));
+    if (s->has_tools) HD_TRY(hd_calls_write(c, s->tools, &calls, &g->calls));
+    if (s->has_schema && s->has_tools)
         HD_TRY(write_either(c, g->whole, g->calls.in_text, &g->whole));
-    else if (s->tools)
+    else if (s->has_tools)
         g->whole = g->calls.in_text;
     return hd_compiler_finish(c);
 }
@@ -65,6 +67,8 @@ static hd_status compile(hd_grammar *g, const hd_sources *s, const hd_grammar_op
 static hd_status read_sources(hd_sources *s, const hd_grammar_options *opt, hd_error *err)
 {
     static const char object[] = "{\"type\":\"object\"}";
+    s->has_tools = opt->kind == HD_GRAMMAR_TOOL_CALLS;
+    s->has_schema = !s->has_tools || opt->instead;
     if (opt->kind == HD_GRAMMAR_JSON)
         return hd_json_parse(&s->schema, object, sizeof object - 1, HD_JSON_STRICT, "schema", err);
     if (opt->kind == HD_GRAMMAR_SCHEMA)

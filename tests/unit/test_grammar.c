@@ -607,6 +607,23 @@ static void test_bad_tools(void **state)
     }
 }
 
+/* JSON's null is a text like another, wherever one stands. */
+static void test_null(void **state)
+{
+    (void)state;
+    hd_grammar_options tools_null = either_options("{}");
+    tools_null.json = "null";
+    tools_null.json_bytes = 4;
+    hd_grammar_options const all[] = {schema_options("null"), either_options("null"), tools_null};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        hd_grammar *g = NULL;
+        hd_error    err = {0};
+        assert_int_equal(hd_grammar_open(&g, tokenizer, &all[i], &err), HD_ERR_FORMAT);
+        assert_null(g);
+        assert_non_null(strstr(err.message, i == 2 ? "tools: wanted a list" : "schema"));
+    }
+}
+
 /* ---- the interface ---- */
 
 static void test_invalid(void **state)
@@ -728,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_bad_half),
         cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_null),
         cmocka_unit_test(test_invalid),
         cmocka_unit_test(test_every_allocation),
         cmocka_unit_test(test_long_answer),
