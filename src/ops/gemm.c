@@ -41,20 +41,5 @@ static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
     }
 }
 
-#define OP(suffix, format)                                                                         \
-    static int32_t describe_##suffix(const void *args, hd_operand out[HD_MAX_OPERANDS])            \
-    {                                                                                              \
-        return describe(args, HD_FMT_##format, out);                                               \
-    }                                                                                              \
-    static const char *breaks_##suffix(const void *args) { return breaks(args, HD_FMT_##format); } \
-    static void        allow_##suffix(const hd_op_runs *r, const hd_operand *o, int64_t row,       \
-                                      double *allowed)                                             \
-    {                                                                                              \
-        allow(r, HD_FMT_##format, o, row, allowed);                                                \
-    }                                                                                              \
-    const hd_op hd_op_gemm_##suffix = {.name = "gemm_" #suffix,                                    \
-                                       .args_bytes = sizeof(hd_gemm_args),                         \
-                                       .describe = describe_##suffix,                              \
-                                       .breaks = breaks_##suffix,                                  \
-                                       .allow = allow_##suffix};
+#define OP(suffix, format) HD_MATRIX_OP(gemm, suffix, format)
 HD_EACH_MATRIX_FORMAT(OP)

@@ -52,20 +52,5 @@ static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
             hd_sum_error(a->k) * hd_matrix_dot_magnitude(&m, i, x) + hd_matrix_dot_tiny(&m, i, x);
 }
 
-#define OP(suffix, format)                                                                         \
-    static int32_t describe_##suffix(const void *args, hd_operand out[HD_MAX_OPERANDS])            \
-    {                                                                                              \
-        return describe(args, HD_FMT_##format, out);                                               \
-    }                                                                                              \
-    static const char *breaks_##suffix(const void *args) { return breaks(args, HD_FMT_##format); } \
-    static void        allow_##suffix(const hd_op_runs *r, const hd_operand *o, int64_t row,       \
-                                      double *allowed)                                             \
-    {                                                                                              \
-        allow(r, HD_FMT_##format, o, row, allowed);                                                \
-    }                                                                                              \
-    const hd_op hd_op_grouped_gemm_##suffix = {.name = "grouped_gemm_" #suffix,                    \
-                                               .args_bytes = sizeof(hd_grouped_gemm_args),         \
-                                               .describe = describe_##suffix,                      \
-                                               .breaks = breaks_##suffix,                          \
-                                               .allow = allow_##suffix};
+#define OP(suffix, format) HD_MATRIX_OP(grouped_gemm, suffix, format)
 HD_EACH_MATRIX_FORMAT(OP)

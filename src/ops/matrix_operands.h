@@ -13,6 +13,24 @@ HD_BEGIN_C
     X(fp8, FP8)                  \
     X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(mxfp4_tiles, MXFP4_TILES) X(nvfp4_tiles, NVFP4_TILES)
 
+/* hd_op_<op>_<suffix>, in a file that has describe(), breaks() and allow() for any format. */
+#define HD_MATRIX_OP(op, suffix, format)                                                           \
+    static int32_t describe_##suffix(const void *args, hd_operand out[HD_MAX_OPERANDS])            \
+    {                                                                                              \
+        return describe(args, HD_FMT_##format, out);                                               \
+    }                                                                                              \
+    static const char *breaks_##suffix(const void *args) { return breaks(args, HD_FMT_##format); } \
+    static void        allow_##suffix(const hd_op_runs *r, const hd_operand *o, int64_t row,       \
+                                      double *allowed)                                             \
+    {                                                                                              \
+        allow(r, HD_FMT_##format, o, row, allowed);                                                \
+    }                                                                                              \
+    const hd_op hd_op_##op##_##suffix = {.name = #op "_" #suffix,                                  \
+                                         .args_bytes = sizeof(hd_##op##_args),                     \
+                                         .describe = describe_##suffix,                            \
+                                         .breaks = breaks_##suffix,                                \
+                                         .allow = allow_##suffix};
+
 /* For breaks(): what a matrix [n, k] of a format must have and this one has not, or NULL. */
 const char *hd_matrix_broken_limit(hd_format f, int32_t n, int32_t k);
 
