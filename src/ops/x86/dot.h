@@ -106,7 +106,7 @@ INLINE void store_sums(float *sums, const vec *sum, const int n_x)
     for (int j = 0; j < n_x; j++) vec_store(sums + j * VEC_LANES, sum[j]);
 }
 
-#define AHEAD_ROWS 4
+#define DOT_ROWS 4 /* at a time */
 
 /* Fetches the same group of a row that comes up.  Rows of few bits are short, and what lies beyond
  * a page the processor does not foresee; longer ones it follows by itself. */
@@ -144,9 +144,9 @@ INLINE void add_two_rows(const layout *l, const group w[2], const hd_product_inp
 INLINE void dot_groups(const layout *l, const hd_product_part *p, const hd_product_input *in,
                        float *sums, int32_t r, const int n_r, const int n_x)
 {
-    int64_t const ahead = AHEAD_ROWS * (int64_t)p->m->k;
-    row_at        row[4];
-    vec           sum[4][4];
+    int64_t const ahead = DOT_ROWS * (int64_t)p->m->k;
+    row_at        row[DOT_ROWS];
+    vec           sum[DOT_ROWS][4];
     for (int i = 0; i < n_r; i++) row[i] = find_row(l, p, r + i);
     for (int i = 0; i < n_r; i++) load_sums(sum[i], sums + (r + i) * n_x * VEC_LANES, n_x);
     for (int32_t g = 0; g < p->n / GROUP; g++) {
@@ -186,10 +186,10 @@ INLINE void dot_ends(const layout *l, const hd_product_part *p, const hd_product
 }
 
 INLINE void dot_rows(const layout *l, const hd_product_part *p, const hd_product_input *in,
-                     float *sums, const int n_r, const int n_x)
+                     float *sums, const int n_x)
 {
     int32_t r = 0;
-    for (; r + n_r <= p->n_rows; r += n_r) dot_groups(l, p, in, sums, r, n_r, n_x);
+    for (; r + DOT_ROWS <= p->n_rows; r += DOT_ROWS) dot_groups(l, p, in, sums, r, DOT_ROWS, n_x);
     for (; r < p->n_rows; r++) dot_groups(l, p, in, sums, r, 1, n_x);
     dot_ends(l, p, in, sums, n_x);
 }
@@ -198,10 +198,10 @@ INLINE void dot_any(const layout *l, const hd_product_part *p, const hd_product_
                     float *sums)
 {
     switch (in->n_x) {
-    case 1: dot_rows(l, p, in, sums, 4, 1); break;
-    case 2: dot_rows(l, p, in, sums, 4, 2); break;
-    case 3: dot_rows(l, p, in, sums, 4, 3); break;
-    default: dot_rows(l, p, in, sums, 4, 4); break;
+    case 1: dot_rows(l, p, in, sums, 1); break;
+    case 2: dot_rows(l, p, in, sums, 2); break;
+    case 3: dot_rows(l, p, in, sums, 3); break;
+    default: dot_rows(l, p, in, sums, 4); break;
     }
 }
 
