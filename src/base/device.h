@@ -12,6 +12,7 @@ typedef struct hd_device hd_device; /* NULL: the host */
 typedef struct hd_stream hd_stream; /* work on one runs in order; on the host a team (base/team.h),
                                        NULL: the calling thread alone */
 typedef struct hd_graph hd_graph;   /* captured work, replayed as one            */
+typedef struct hd_point hd_point;   /* in a recording: where a piece of work ends    */
 
 /* Kernel families (HD_ISA_) that the accelerator of this machine runs; 0 without one. */
 uint32_t hd_device_isa(void);
@@ -56,6 +57,12 @@ hd_status hd_device_sync(hd_device *d, hd_error *err);
  * owns     *out is the caller's, freed before the memory that it uses */
 hd_status hd_device_capture_begin(hd_device *d, hd_error *err);
 hd_status hd_device_capture_end(hd_device *d, hd_graph **out, hd_error *err);
+/* While recording: what is recorded next waits for these points, n of them, and for nothing else
+ * (without this call, for what was recorded last). */
+hd_status hd_device_capture_after(hd_device *d, hd_point *const *points, int32_t n, hd_error *err);
+/* Where that ended which was recorded last; NULL when nothing was since capture_after.  Valid until
+ * capture_end. */
+hd_status hd_device_capture_point(hd_device *d, hd_point **out, hd_error *err);
 hd_status hd_graph_launch(hd_device *d, hd_graph *g, hd_error *err);
 void      hd_graph_free(hd_graph *g); /* NULL is fine */
 

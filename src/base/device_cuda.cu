@@ -9,6 +9,7 @@
 struct hd_device {
     cudaStream_t   stream;
     cudaDeviceProp properties;
+    cudaGraphNode_t sole; /* the one node that what is recorded next waits for; NULL: none or many */
 };
 
 struct hd_graph {
@@ -135,6 +136,48 @@ hd_status hd_device_capture_begin(hd_device *d, hd_error *err)
 {
     return check(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal),
                  "recording a graph", err);
+}
+
+/* CUDA 13 gave these calls a parameter for the kind of each edge. */
+#if CUDART_VERSION >= 13000
+static cudaError_t set_waits(cudaStream_t s, cudaGraphNode_t *nodes, size_t n)
+{
+    return cudaStreamUpdateCaptureDependencies(s, nodes, NULL, n,
+                                               cudaStreamSetCaptureDependencies);
+}
+static cudaError_t get_waits(cudaStream_t s, cudaStreamCaptureStatus *status,
+                             const cudaGraphNode_t **nodes, size_t *n)
+{
+    const cudaGraphEdgeData *edges = NULL;
+    return cudaStreamGetCaptureInfo(s, status, NULL, NULL, nodes, &edges, n);
+}
+#else
+static cudaError_t set_waits(cudaStream_t s, cudaGraphNode_t *nodes, size_t n)
+{
+    return cudaStreamUpdateCaptureDependencies(s, nodes, n, cudaStreamSetCaptureDependencies);
+}
+static cudaError_t get_waits(cudaStream_t s, cudaStreamCaptureStatus *status,
+                             const cudaGraphNode_t **nodes, size_t *n)
+{
+    return cudaStreamGetCaptureInfo_v2(s, status, NULL, NULL, nodes, n);
+}
+#endif
+
+hd_status hd_device_capture_after(hd_device *d, hd_point *const *points, int32_t n, hd_error *err)
+{
+    cudaGraphNode_t *const nodes = (cudaGraphNode_t *)points;
+    d->sole = n == 1 ? nodes[0] : NULL;
+    return check(set_waits(d->stream, nodes, (size_t)n), "recording what waits for what", err);
+}
+
+hd_status hd_device_capture_point(hd_device *d, hd_point **out, hd_error *err)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t  *nodes = NULL;
+    size_t                  n = 0;
+    HD_TRY(check(get_waits(d->stream, &status, &nodes, &n), "reading a recording", err));
+    *out = n == 1 && nodes[0] != d->sole ? (hd_point *)nodes[0] : NULL;
+    return HD_OK;
 }
 
 hd_status hd_device_capture_end(hd_device *d, hd_graph **out, hd_error *err)

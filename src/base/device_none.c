@@ -90,6 +90,21 @@ hd_status hd_device_capture_end(hd_device *d, hd_graph **out, hd_error *err)
     return fail(err);
 }
 
+hd_status hd_device_capture_after(hd_device *d, hd_point *const *points, int32_t n, hd_error *err)
+{
+    (void)d;
+    (void)points;
+    (void)n;
+    return fail(err);
+}
+
+hd_status hd_device_capture_point(hd_device *d, hd_point **out, hd_error *err)
+{
+    (void)d;
+    (void)out;
+    return fail(err);
+}
+
 hd_status hd_graph_launch(hd_device *d, hd_graph *g, hd_error *err)
 {
     (void)d;

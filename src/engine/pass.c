@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "model/plan_order.h"
 
 /* ---- plans ---- */
 
@@ -221,20 +222,14 @@ void hd_engine_choose(hd_engine *e, const hd_kernel_choice *choice)
 
 /* ---- recording ---- */
 
-/* One size.  It runs once before: what is loaded or set up on first use must not be part of the
- * record. */
+/* One size. */
 static hd_status record_rows(hd_engine *e, int32_t t, hd_error *err)
 {
     hd_rows_run const run = {.n = 0};
     hd_plan_slot     *slot = NULL;
     HD_TRY(prepare_plan(e, (plan_size){t, t, false}, &slot, err));
     HD_TRY(send_rows(e, &run, t, err));
-    HD_TRY(hd_plan_run(&slot->plan, e->stream, NULL, NULL, err));
-    HD_TRY(hd_device_sync(e->device, err));
-    HD_TRY(hd_device_capture_begin(e->device, err));
-    hd_status const ran = hd_plan_run(&slot->plan, e->stream, NULL, NULL, err);
-    hd_status const ended = hd_device_capture_end(e->device, &slot->graph, ran ? NULL : err);
-    return ran != HD_OK ? ran : ended;
+    return hd_plan_record(&slot->plan, e->device, &slot->graph, err);
 }
 
 hd_status hd_engine_record_plans(hd_engine *e, hd_error *err)

@@ -21,6 +21,31 @@ static inline unsigned hd_blocks(int64_t n, int32_t threads)
     return (unsigned)((n + threads - 1) / threads);
 }
 
+/* Whether a launch may begin while the kernel in front ends (barrier_sm90.cuh): in a recording,
+ * where exactly one piece of work precedes, which is then a kernel.  A launch of its own waits for
+ * all that precedes, because that may be a copy. */
+#if CUDART_VERSION >= 13000
+static inline bool hd_may_overlap(cudaStream_t stream)
+{
+    cudaStreamCaptureStatus  status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t   *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
+    size_t                   n = 0;
+    return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
+               cudaSuccess &&
+           status == cudaStreamCaptureStatusActive && n == 1;
+}
+#else
+static inline bool hd_may_overlap(cudaStream_t stream)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t  *nodes = NULL;
+    size_t                  n = 0;
+    return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
+           status == cudaStreamCaptureStatusActive && n == 1;
+}
+#endif
+
 /* Threads of a block that has `n` things to do: whole warps, at most `most`. */
 static inline unsigned hd_threads(int64_t n, int32_t most)
 {

@@ -653,17 +653,14 @@ static inline int64_t hd_td_clusters(const void *kernel, const cudaLaunchConfig_
     return n;
 }
 
-/* Launches blocks in clusters.  In a graph they begin while the kernel before ends; a launch of its
- * own waits for all that precedes, because that may be a copy. */
+/* Launches blocks in clusters, which may begin while the kernel before ends. */
 template <typename args>
 static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const args &a,
                                      const hd_td_plan &p, int64_t units, cudaStream_t stream)
 {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    cudaLaunchAttribute     attribute[2] = {};
-    cudaLaunchConfig_t      config = {};
+    cudaLaunchAttribute attribute[2] = {};
+    cudaLaunchConfig_t  config = {};
     if (!hd_allow_shared((const void *)kernel, p.bytes)) return HD_ERR_DEVICE;
-    if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess) return HD_ERR_DEVICE;
     attribute[0].id = cudaLaunchAttributeClusterDimension;
     attribute[0].val.clusterDim.x = (unsigned)p.cluster;
     attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
@@ -678,7 +675,7 @@ static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const arg
     int64_t const rounds = p.rounds * units;
     int64_t const fit = hd_td_clusters((const void *)kernel, &config, p.cluster);
     config.gridDim = dim3((unsigned)((rounds < fit ? rounds : fit) * p.cluster));
-    if (capture == cudaStreamCaptureStatusActive) config.numAttrs = 2;
+    if (hd_may_overlap(stream)) config.numAttrs = 2;
     return cudaLaunchKernelEx(&config, kernel, a, p) == cudaSuccess ? HD_OK : HD_ERR_DEVICE;
 }
 
