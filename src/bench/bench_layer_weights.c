@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "quant/fp8.h"
+#include "quant/tiles.h"
 
 /* Experts with memory of their own: as many as fit OWN_BYTES, but LEAST_OWN at least; the rest are
  * these again, so that a layer fits a small machine and yet is far larger than a cache. */
@@ -10,7 +11,7 @@
 #define OWN_BYTES   ((size_t)640 << 20) /* of each of three matrices */
 #define MAX_EXPERTS 384
 #define VOCAB       1024 /* the embedding is not the layer's */
-#define PATTERN     4096 /* bytes that weights repeat */
+#define PATTERN     4100 /* bytes that weights repeat: no row's width is a multiple of it */
 
 const hd_bench_family hd_bench_families[] = {
     {"nvfp4", HD_ACT_NVFP4, HD_FMT_NVFP4, HD_FMT_NVFP4},
@@ -21,8 +22,7 @@ const int32_t hd_bench_n_families = sizeof hd_bench_families / sizeof hd_bench_f
 
 static hd_config flash_config(void)
 {
-    return (hd_config){.n_layers = 1,
-                       .d_model = 4096,
+    return (hd_config){.d_model = 4096,
                        .n_vocab = VOCAB,
                        .n_heads = 64,
                        .head_dim = 512,
@@ -71,6 +71,7 @@ typedef struct maker {
     hd_status       status;
     hd_error       *err;
     uint64_t        rng;
+    bool            has_tiles; /* what Hopper's kernels for four-bit weights take */
 } maker;
 
 /* Runs of `bytes` whose values are taken from a pattern over and over. */
@@ -113,6 +114,12 @@ static const void *put_floats(maker *m, int64_t n, bool is_bf16)
     return put_pattern(m, pattern, (size_t)n * (is_bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
+/* The format in which an engine would place a matrix of n rows. */
+static hd_format placed_format(const maker *m, hd_format f, int32_t n, int32_t k)
+{
+    return m->has_tiles && hd_tiles_fit(f, n, k) ? hd_format_in_tiles(f) : f;
+}
+
 /* Codes of any value but NaN, or scales near `base`. */
 static const void *put_codes(maker *m, size_t bytes, uint8_t base, uint8_t spread)
 {
@@ -136,13 +143,20 @@ static const void *put_scales(maker *m, hd_format f, int32_t n, int32_t k)
     return f == HD_FMT_NVFP4 ? put_codes(m, bytes, 0x18, 16) : put_codes(m, bytes, 118, 4);
 }
 
-static hd_matrix make_matrix(maker *m, hd_format f, int32_t n, int32_t k)
+/* `groups` matrices of n rows in all. */
+static hd_matrix make_groups(maker *m, hd_format f, int32_t n, int32_t k, int32_t groups)
 {
-    hd_matrix out = {.format = f, .n = n, .k = k, .scale = 1, .input_scale = 0.01f};
+    hd_matrix out = {.n = n, .k = k, .scale = 1, .input_scale = 0.01f};
+    out.format = placed_format(m, f, n / groups, k);
     out.w = put_weights(m, f, n, k);
     out.sf = put_scales(m, f, n, k);
     out.input_scale_at = put_floats(m, 1, false);
     return out;
+}
+
+static hd_matrix make_matrix(maker *m, hd_format f, int32_t n, int32_t k)
+{
+    return make_groups(m, f, n, k, 1);
 }
 
 /* Pointers to n_own matrices, over and over. */
@@ -169,7 +183,7 @@ static hd_experts make_experts(maker *m, hd_format f, int32_t e, int32_t n, int3
 {
     const void   *w[MAX_EXPERTS], *sf[MAX_EXPERTS];
     int32_t const n_own = count_own(f, e, n, k);
-    hd_experts    out = {.format = f, .e = e, .n = n, .k = k};
+    hd_experts    out = {.format = placed_format(m, f, n, k), .e = e, .n = n, .k = k};
     for (int32_t i = 0; i < n_own; i++) {
         w[i] = put_weights(m, f, n, k);
         sf[i] = put_scales(m, f, n, k);
@@ -205,7 +219,8 @@ static void make_attention(maker *m, const hd_config *c, const hd_bench_family *
     l->wq_a = make_matrix(m, f->attention, c->q_rank, c->d_model);
     l->wq_b = make_matrix(m, f->attention, width, c->q_rank);
     l->wkv = make_matrix(m, f->attention, c->head_dim, c->d_model);
-    l->wo_a = make_matrix(m, f->attention, c->o_groups * c->o_rank, width / c->o_groups);
+    l->wo_a =
+        make_groups(m, f->attention, c->o_groups * c->o_rank, width / c->o_groups, c->o_groups);
     l->wo_b = make_matrix(m, f->attention, c->d_model, c->o_groups * c->o_rank);
     l->q_norm = put_floats(m, c->q_rank, false);
     l->kv_norm = put_floats(m, c->head_dim, false);
@@ -217,6 +232,30 @@ static void make_attention(maker *m, const hd_config *c, const hd_bench_family *
     l->indexer.compressor = make_compressor(m, c, 4, c->index_dim);
 }
 
+/* The experts of each token: those of neighbours are others, and so are those of another layer, so
+ * that a pass reads as many as it can. */
+static const int32_t *put_routes(maker *m, const hd_config *c, int32_t layer)
+{
+    int32_t const  k = c->n_experts_used;
+    size_t const   bytes = (size_t)(c->n_vocab * k) * sizeof(int32_t);
+    int32_t *const ids = hd_memory_alloc(bytes);
+    void          *to = NULL;
+    if (!ids && m->status == HD_OK) m->status = HD_ERR_MEMORY;
+    for (int32_t i = 0; ids && i < c->n_vocab * k; i++)
+        ids[i] = (i + layer * c->n_experts / HD_BENCH_LAYERS) % c->n_experts;
+    if (m->status == HD_OK) m->status = hd_bench_put(m->p, ids, bytes, &to, m->err);
+    hd_memory_free(ids);
+    return to;
+}
+
+static void make_experts_of(maker *m, const hd_config *c, const hd_bench_family *f,
+                            hd_layer_weights *l)
+{
+    l->w1 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
+    l->w3 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
+    l->w2 = make_experts(m, f->experts, c->n_experts, c->d_model, c->d_expert);
+}
+
 static void make_ffn(maker *m, const hd_config *c, const hd_bench_family *f, hd_layer_weights *l)
 {
     l->gate = make_matrix(m, HD_FMT_BF16, c->n_experts, c->d_model);
@@ -224,9 +263,6 @@ static void make_ffn(maker *m, const hd_config *c, const hd_bench_family *f, hd_
     l->shared_w1 = make_matrix(m, f->attention, c->d_expert, c->d_model);
     l->shared_w3 = make_matrix(m, f->attention, c->d_expert, c->d_model);
     l->shared_w2 = make_matrix(m, f->attention, c->d_model, c->d_expert);
-    l->w1 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
-    l->w3 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
-    l->w2 = make_experts(m, f->experts, c->n_experts, c->d_model, c->d_expert);
 }
 
 static void make_layer(maker *m, const hd_config *c, const hd_bench_family *f, hd_layer_weights *l)
@@ -276,16 +312,37 @@ static hd_status bind_model(hd_bench_layer_model *m, maker *make)
     return HD_OK;
 }
 
+/* Layers have the same experts, of which they use others: together they are far larger than a
+ * cache. */
+static void make_layers(maker *make, hd_bench_layer_model *m, const hd_bench_family *f,
+                        int32_t ratio)
+{
+    const hd_config *const c = &m->config;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        hd_layer_weights *const l = &m->layers[i];
+        m->config.ratios[i] = ratio;
+        l->ratio = ratio;
+        make_layer(make, c, f, l);
+        l->tid2eid = put_routes(make, c, i);
+        if (i == 0)
+            make_experts_of(make, c, f, l);
+        else {
+            l->w1 = m->layers[0].w1;
+            l->w3 = m->layers[0].w3;
+            l->w2 = m->layers[0].w2;
+        }
+    }
+}
+
 hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const hd_bench_options *o,
                               const hd_bench_family *f, int32_t ratio, hd_error *err)
 {
-    maker make = {.p = p, .err = err, .rng = 1};
+    maker make = {.p = p, .err = err, .rng = 1, .has_tiles = (p->isa & HD_ISA_SM90) != 0};
     *m = (hd_bench_layer_model){.config = o->is_pro ? pro_config() : flash_config()};
     const hd_config *const c = &m->config;
-    m->config.ratios[0] = ratio;
-    m->layer.ratio = ratio;
-    make_layer(&make, c, f, &m->layer);
-    m->weights = (hd_weights){.config = c, .layers = &m->layer};
+    m->config.n_layers = p->device ? HD_BENCH_LAYERS : 1;
+    make_layers(&make, m, f, ratio);
+    m->weights = (hd_weights){.config = c, .layers = m->layers};
     m->weights.embed = make_matrix(&make, HD_FMT_BF16, c->n_vocab, c->d_model);
     HD_TRY(make.status);
     m->model = (hd_model){.config = c, .weights = &m->weights, .act = f->act, .caches = m->caches};

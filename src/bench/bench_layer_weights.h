@@ -4,7 +4,7 @@
 #include "bench/bench_place.h"
 #include "model/model.h"
 
-/* One layer of a real width whose weights are made up. */
+/* Layers of a real width whose weights are made up. */
 
 HD_BEGIN_C
 
@@ -17,17 +17,21 @@ typedef struct hd_bench_family {
 extern const hd_bench_family hd_bench_families[];
 extern const int32_t         hd_bench_n_families;
 
+/* A GPU runs several one behind the other, so that none finds its weights in the cache; on the host
+ * there is one, and caches are emptied before it. */
+#define HD_BENCH_LAYERS 4
+
 typedef struct hd_bench_layer_model {
-    hd_config        config; /* of one layer */
+    hd_config        config;
     hd_weights       weights;
-    hd_layer_weights layer;
+    hd_layer_weights layers[HD_BENCH_LAYERS];
     hd_model         model;
-    hd_layer_cache   caches[2];
+    hd_layer_cache   caches[HD_BENCH_LAYERS + 1];
     hd_pass          pass;
     hd_arena         tables, kv, act;
 } hd_bench_layer_model;
 
-/* A model of one layer with this ratio of compression; all memory is p's. */
+/* A model whose layers have this ratio of compression; all memory is p's. */
 hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const hd_bench_options *o,
                               const hd_bench_family *f, int32_t ratio, hd_error *err);
 

@@ -220,8 +220,7 @@ static hd_status measure_on_host(const hd_bench_place *p, const hd_bench_call *c
     return HD_OK;
 }
 
-/* The calls as one graph, timed by the device's own clock. */
-static hd_status replay(const hd_bench_place *p, hd_graph *graph, double *seconds, hd_error *err)
+hd_status hd_bench_replay(const hd_bench_place *p, hd_graph *graph, double *seconds, hd_error *err)
 {
     hd_timer *timer = NULL;
     double    runs[HD_BENCH_RUNS];
@@ -246,7 +245,7 @@ static hd_status measure_on_device(const hd_bench_place *p, const hd_bench_machi
     hd_status const ran = call->run(call->ctx, p->stream, err);
     hd_status       s = hd_device_capture_end(p->device, &graph, ran ? NULL : err);
     if (ran != HD_OK) s = ran;
-    if (s == HD_OK) s = replay(p, graph, &out->seconds, err);
+    if (s == HD_OK) s = hd_bench_replay(p, graph, &out->seconds, err);
     hd_graph_free(graph);
     if (s == HD_OK) out->read_share = call->bytes / out->seconds / m->read;
     return s;

@@ -48,6 +48,8 @@ typedef struct hd_bench_time {
     double read_share; /* median of each run's own, against a read of memory right behind it; on a
                           GPU against its copy */
 } hd_bench_time;
+/* Median seconds of a recording, by the device's own clock. */
+hd_status hd_bench_replay(const hd_bench_place *p, hd_graph *graph, double *seconds, hd_error *err);
 hd_status hd_bench_measure(const hd_bench_place *p, const hd_bench_machine *machine,
                            const hd_bench_call *call, hd_bench_time *out, hd_error *err);
 
