@@ -9,7 +9,8 @@
 struct hd_device {
     cudaStream_t   stream;
     cudaDeviceProp properties;
-    cudaGraphNode_t sole; /* the one node that what is recorded next waits for; NULL: none or many */
+    /* The one node that what is recorded next waits for; NULL: none or many. */
+    cudaGraphNode_t sole;
 };
 
 struct hd_graph {
@@ -142,8 +143,7 @@ hd_status hd_device_capture_begin(hd_device *d, hd_error *err)
 #if CUDART_VERSION >= 13000
 static cudaError_t set_waits(cudaStream_t s, cudaGraphNode_t *nodes, size_t n)
 {
-    return cudaStreamUpdateCaptureDependencies(s, nodes, NULL, n,
-                                               cudaStreamSetCaptureDependencies);
+    return cudaStreamUpdateCaptureDependencies(s, nodes, NULL, n, cudaStreamSetCaptureDependencies);
 }
 static cudaError_t get_waits(cudaStream_t s, cudaStreamCaptureStatus *status,
                              const cudaGraphNode_t **nodes, size_t *n)

@@ -12,6 +12,7 @@ static __global__ void add_to_streams(hd_add_streams_args const a)
     int64_t const t = blockIdx.x;
     int32_t const c = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
     if (c >= a.d) return;
+    hd_take_turn();
     float const  x = a.x[t * a.d + c];
     float *const s = a.s + t * a.m * a.d + c;
     for (int32_t i = 0; i < a.m; i++) s[(int64_t)i * a.d] += x;
@@ -27,6 +28,5 @@ hd_status hd_add_streams_cuda(const void *args, hd_stream *stream)
     const hd_add_streams_args *const a = (const hd_add_streams_args *)args;
     if (a->t == 0 || a->d == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->d, THREADS));
-    add_to_streams<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(add_to_streams, grid, THREADS, 0, hd_cuda_stream(stream), *a);
 }

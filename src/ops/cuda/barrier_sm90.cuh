@@ -3,7 +3,7 @@
 
 #include "async_copy.cuh"
 
-/* Hopper's barriers in shared memory, its bulk copies, and the hand-over between kernels. */
+/* Hopper's barriers in shared memory and its bulk copies. */
 
 static __device__ __forceinline__ void hd_barrier_init(uint64_t *b, uint32_t arrivals)
 {
@@ -83,19 +83,6 @@ static __device__ __forceinline__ void hd_bulk_copy(void *to, const void *from, 
         "[%3];" ::"r"(hd_shared_address(to)),
         "l"(from), "r"(bytes), "r"(hd_shared_address(b))
         : "memory");
-}
-
-/* Programmatic launch: a kernel launched so may begin while the one before ends.  Until
- * hd_await_previous returns it may touch only what no kernel writes. */
-static __device__ __forceinline__ void hd_await_previous(void)
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-/* The next kernel may begin, as soon as there is room. */
-static __device__ __forceinline__ void hd_release_next(void)
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 #endif

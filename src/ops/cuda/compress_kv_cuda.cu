@@ -74,9 +74,10 @@ static __global__ void compress_groups(hd_compress_kv_args const a)
     __shared__ float part[LANES][CHANNELS];
     int64_t const    t = blockIdx.x;
     int32_t const    c = (int32_t)(blockIdx.y * CHANNELS + threadIdx.x);
-    channel const    ch = find_channel(&a, t, min(c, a.d - 1));
-    bool const       is_complete = (ch.last + 1) % a.r == 0;
-    float const      y = is_complete ? pool_channel(&a, &ch, part) : 0.0f;
+    hd_take_turn();
+    channel const ch = find_channel(&a, t, min(c, a.d - 1));
+    bool const    is_complete = (ch.last + 1) % a.r == 0;
+    float const   y = is_complete ? pool_channel(&a, &ch, part) : 0.0f;
     if (c < a.d && threadIdx.y == 0) a.y[t * a.d + c] = y;
 }
 
@@ -90,6 +91,5 @@ hd_status hd_compress_kv_cuda(const void *args, hd_stream *stream)
     const hd_compress_kv_args *const a = (const hd_compress_kv_args *)args;
     if (a->t == 0 || a->d == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->d, CHANNELS)), block(CHANNELS, LANES);
-    compress_groups<<<grid, block, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(compress_groups, grid, block, 0, hd_cuda_stream(stream), *a);
 }

@@ -13,6 +13,7 @@ static __global__ void copy_embeddings(hd_embed_args const a)
     int64_t const t = blockIdx.x;
     int32_t const c = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
     if (c >= a.d) return;
+    hd_take_turn();
     int64_t const from = (int64_t)a.id[t] * a.d + c;
     float const   v = a.is_f32 ? ((const float *)a.table)[from]
                                : hd_bf16_to_f32_cuda(((const uint16_t *)a.table)[from]);
@@ -30,6 +31,5 @@ hd_status hd_embed_cuda(const void *args, hd_stream *stream)
     const hd_embed_args *const a = (const hd_embed_args *)args;
     if (a->t == 0 || a->d == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->d, THREADS));
-    copy_embeddings<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(copy_embeddings, grid, THREADS, 0, hd_cuda_stream(stream), *a);
 }

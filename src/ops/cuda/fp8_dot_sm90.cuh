@@ -419,6 +419,7 @@ static __device__ __forceinline__ void hd_tile_run(const source &units, const hd
     uint8_t *const                 stages = s.stages + warp * n_stages * hd_tile::bytes;
     hd_tile_feed<n_stages, source> feed(units, v, stages);
     for (int i = 0; i < n_stages - 1; i++) feed.load();
+    hd_await_previous();
     hd_tile_unit u;
     uint32_t     offset[HD_TILE_STEPS];
     int          slot = 0;
@@ -469,9 +470,8 @@ static __host__ __forceinline__ int hd_tile_tokens(int32_t t) { return t >= 3 ? 
 /* Launches `kernel<n_tokens, n_stages>` of the widest size that fits. */
 #define HD_TILE_CASE(kernel, tokens, stages, grid, bytes, stream, ...)                       \
     if (!hd_allow_shared((const void *)kernel<tokens, stages>, bytes)) return HD_ERR_DEVICE; \
-    kernel<tokens, stages>                                                                   \
-        <<<grid, HD_TILE_WARPS * 32, bytes, hd_cuda_stream(stream)>>>(__VA_ARGS__);          \
-    return hd_launched();
+    return hd_launch(kernel<tokens, stages>, grid, HD_TILE_WARPS * 32, bytes,                \
+                     hd_cuda_stream(stream), __VA_ARGS__);
 #define HD_TILE_TOKENS_CASE(kernel, tokens, stages, grid, bytes, stream, ...) \
     if (stages == 4) {                                                        \
         HD_TILE_CASE(kernel, tokens, 4, grid, bytes, stream, __VA_ARGS__)     \

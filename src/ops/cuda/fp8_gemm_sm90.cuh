@@ -36,6 +36,7 @@ template <int n_tokens, int n_stages>
 __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1) hd_tile_gemm(hd_gemm_args a, int per_row)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    hd_release_next();
     int32_t const units = a.g * ((a.t + HD_TILE_TOKENS - 1) / HD_TILE_TOKENS);
     hd_tile_run<n_tokens, n_stages>(hd_gemm_units{a}, hd_walk(a.n, a.k, per_row, units), shared,
                                     a.k);

@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
     hd_tile_by_slot(hd_grouped_gemm_args a, int per_row)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    hd_take_turn();
     hd_tile_run<n_tokens, n_stages>(hd_slot_units{a}, hd_walk(a.n, a.k, per_row, a.t * a.s), shared,
                                     a.k);
 }
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(HD_TILE_WARPS * 32, 1)
     extern __shared__ __align__(128) uint8_t shared[];
     int32_t *const                           first = (int32_t *)shared;
     uint8_t *const                           rest = shared + HD_TILE_TABLE_BYTES;
+    hd_take_turn();
     hd_count_units(a, HD_TILE_TOKENS, first);
     hd_tile_run<n_tokens, n_stages>(hd_expert_units{a, first},
                                     hd_walk(a.n, a.k, per_row, first[a.e]), rest, a.k);

@@ -12,6 +12,7 @@ static __global__ void transform_rows(hd_hadamard_args const a)
     __shared__ float row[HD_HADAMARD_MAX];
     float *const     x = a.x + (int64_t)blockIdx.x * a.k;
     int32_t const    first = (int32_t)threadIdx.x, step = (int32_t)blockDim.x;
+    hd_take_turn();
     for (int32_t i = first; i < a.k; i += step) row[i] = x[i];
     for (int32_t half = 1; half < a.k; half *= 2) {
         __syncthreads();
@@ -38,6 +39,5 @@ hd_status hd_hadamard_cuda(const void *args, hd_stream *stream)
     const hd_hadamard_args *const a = (const hd_hadamard_args *)args;
     if (a->t == 0) return HD_OK;
     unsigned const threads = hd_threads(a->k / 2, MAX_THREADS);
-    transform_rows<<<(unsigned)a->t, threads, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(transform_rows, (unsigned)a->t, threads, 0, hd_cuda_stream(stream), *a);
 }

@@ -12,6 +12,7 @@ static __global__ void __cluster_dims__(HD_MIX_BLOCKS)
     hd_mix const                   mix = {a.s, a.fn, a.t, a.m, a.d, a.m, a.eps};
     unsigned const                 rank = blockIdx.x % HD_MIX_BLOCKS;
     int32_t const                  token = (int32_t)(blockIdx.x / HD_MIX_BLOCKS) * TOKENS;
+    hd_take_turn();
     hd_mix_streams<TOKENS>(&mix, token, &part, z);
     int32_t const worker = (int32_t)(rank * hd_mix_shape<TOKENS>::threads + threadIdx.x);
     for (int32_t at = (int32_t)threadIdx.x; at < TOKENS * a.m;
@@ -35,8 +36,7 @@ hd_status hd_hc_head_cuda(const void *args, hd_stream *stream)
     cudaStream_t const           on = hd_cuda_stream(stream);
     if (a->t == 0) return HD_OK;
     if (a->t < HD_MIX_MANY)
-        mix_for_head<1><<<hd_mix_grid(a->t, 1), hd_mix_shape<1>::threads, 0, on>>>(*a);
-    else
-        mix_for_head<4><<<hd_mix_grid(a->t, 4), hd_mix_shape<4>::threads, 0, on>>>(*a);
-    return hd_launched();
+        return hd_launch(mix_for_head<1>, hd_mix_grid(a->t, 1), hd_mix_shape<1>::threads, 0, on,
+                         *a);
+    return hd_launch(mix_for_head<4>, hd_mix_grid(a->t, 4), hd_mix_shape<4>::threads, 0, on, *a);
 }

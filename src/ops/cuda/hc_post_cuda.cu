@@ -22,6 +22,7 @@ static __global__ void mix_back(hd_hc_post_args const a)
     __shared__ float comb[MAX_M * MAX_M], post[MAX_M];
     int64_t const    t = blockIdx.x;
     int32_t const    c = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
+    hd_take_turn();
     load_weights(&a, t, comb, post);
     __syncthreads();
     if (c >= a.d) return;
@@ -51,6 +52,5 @@ hd_status hd_hc_post_cuda(const void *args, hd_stream *stream)
     const hd_hc_post_args *const a = (const hd_hc_post_args *)args;
     if (a->t == 0 || a->d == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->d, THREADS));
-    mix_back<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(mix_back, grid, THREADS, 0, hd_cuda_stream(stream), *a);
 }

@@ -104,6 +104,7 @@ static __global__ void __cluster_dims__(HD_MIX_BLOCKS)
     bool const                     is_last = rank == HD_MIX_BLOCKS - 1;
     int32_t const                  token = (int32_t)(blockIdx.x / HD_MIX_BLOCKS) * TOKENS;
     int32_t const                  warp = (int32_t)threadIdx.x / 32;
+    hd_take_turn();
     hd_mix_streams<TOKENS>(&mix, token, &part, z);
     if (warp < TOKENS && token + warp < a.t) make_weights(&a, token + warp, is_last, z[warp]);
     __syncthreads();
@@ -129,8 +130,7 @@ hd_status hd_hc_pre_cuda(const void *args, hd_stream *stream)
     cudaStream_t const          on = hd_cuda_stream(stream);
     if (a->t == 0) return HD_OK;
     if (a->t < HD_MIX_MANY)
-        mix_for_block<1><<<hd_mix_grid(a->t, 1), hd_mix_shape<1>::threads, 0, on>>>(*a);
-    else
-        mix_for_block<4><<<hd_mix_grid(a->t, 4), hd_mix_shape<4>::threads, 0, on>>>(*a);
-    return hd_launched();
+        return hd_launch(mix_for_block<1>, hd_mix_grid(a->t, 1), hd_mix_shape<1>::threads, 0, on,
+                         *a);
+    return hd_launch(mix_for_block<4>, hd_mix_grid(a->t, 4), hd_mix_shape<4>::threads, 0, on, *a);
 }

@@ -21,31 +21,6 @@ static inline unsigned hd_blocks(int64_t n, int32_t threads)
     return (unsigned)((n + threads - 1) / threads);
 }
 
-/* Whether a launch may begin while the kernel in front ends (barrier_sm90.cuh): in a recording,
- * where exactly one piece of work precedes, which is then a kernel.  A launch of its own waits for
- * all that precedes, because that may be a copy. */
-#if CUDART_VERSION >= 13000
-static inline bool hd_may_overlap(cudaStream_t stream)
-{
-    cudaStreamCaptureStatus  status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t   *nodes = NULL;
-    const cudaGraphEdgeData *edges = NULL;
-    size_t                   n = 0;
-    return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
-               cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n == 1;
-}
-#else
-static inline bool hd_may_overlap(cudaStream_t stream)
-{
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t  *nodes = NULL;
-    size_t                  n = 0;
-    return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n == 1;
-}
-#endif
-
 /* Threads of a block that has `n` things to do: whole warps, at most `most`. */
 static inline unsigned hd_threads(int64_t n, int32_t most)
 {
@@ -72,6 +47,83 @@ static inline bool hd_allow_shared(const void *kernel, size_t bytes)
 {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) ==
            cudaSuccess;
+}
+
+/* ---- programmatic launch: a kernel may begin while the one before it ends ----
+ *
+ * That hides what a launch costs, and lets a kernel load its weights meanwhile.  Every kernel that
+ * hd_launch starts calls both functions below, in every thread that touches what other kernels
+ * touch: a kernel is then complete only after all that precede it, so none needs to look further
+ * back than to the one before. */
+
+/* Whether the next launch on the stream may overlap with what precedes it: only while a graph is
+ * recorded, because what precedes a launch of its own may be a copy, and only where exactly one
+ * piece of work precedes, which is then a kernel. */
+#if CUDART_VERSION >= 13000
+static inline bool hd_may_overlap(cudaStream_t stream)
+{
+    cudaStreamCaptureStatus  status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t   *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
+    size_t                   n = 0;
+    return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
+               cudaSuccess &&
+           status == cudaStreamCaptureStatusActive && n == 1;
+}
+#else
+static inline bool hd_may_overlap(cudaStream_t stream)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t  *nodes = NULL;
+    size_t                  n = 0;
+    return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
+           status == cudaStreamCaptureStatusActive && n == 1;
+}
+#endif
+
+/* The attribute that says so. */
+static inline cudaLaunchAttribute hd_overlap_attribute(void)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    return attribute;
+}
+
+/* Launches kernel(args...). */
+template <typename... parameters, typename... values>
+static inline hd_status hd_launch(void (*kernel)(parameters...), dim3 grid, dim3 block,
+                                  size_t shared_bytes, cudaStream_t stream, values &&...args)
+{
+    cudaLaunchAttribute attribute = hd_overlap_attribute();
+    cudaLaunchConfig_t  config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = hd_may_overlap(stream) ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, args...) == cudaSuccess ? HD_OK : HD_ERR_DEVICE;
+}
+
+/* The next kernel may begin, as soon as all blocks have called this and there is room. */
+static __device__ __forceinline__ void hd_release_next(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* Returns when the kernel before is complete.  Until then a kernel touches only what no kernel
+ * writes: its args and the weights. */
+static __device__ __forceinline__ void hd_await_previous(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* What a kernel begins with that loads no weights. */
+static __device__ __forceinline__ void hd_take_turn(void)
+{
+    hd_release_next();
+    hd_await_previous();
 }
 
 /* ---- reductions: every thread gets the result ---- */

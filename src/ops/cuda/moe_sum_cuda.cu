@@ -12,6 +12,7 @@ static __global__ void sum_experts(hd_moe_sum_args const a)
     int64_t const t = blockIdx.x;
     int32_t const c = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
     if (c >= a.d) return;
+    hd_take_turn();
     const float *const y = a.y + t * a.s * a.d + c;
     float              sum = 0;
     for (int32_t s = 0; s < a.s; s++)
@@ -29,6 +30,5 @@ hd_status hd_moe_sum_cuda(const void *args, hd_stream *stream)
     const hd_moe_sum_args *const a = (const hd_moe_sum_args *)args;
     if (a->t == 0 || a->d == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->d, THREADS));
-    sum_experts<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(sum_experts, grid, THREADS, 0, hd_cuda_stream(stream), *a);
 }

@@ -28,6 +28,7 @@ static __global__ void round_rows(hd_quant_fp8_args const a)
     int64_t const t = at / runs;
     int32_t const run = (int32_t)(at % runs);
     if (t >= a.t) return;
+    hd_take_turn();
     const float *const x = a.x + t * a.k;
     float *const       y = a.y + t * a.k;
     if (run < blocks)
@@ -48,6 +49,5 @@ hd_status hd_quant_fp8_cuda(const void *args, hd_stream *stream)
     const hd_quant_fp8_args *const a = (const hd_quant_fp8_args *)args;
     int64_t const n = (int64_t)a->t * ((a->k - a->tail) / a->block + (a->tail > 0));
     if (n == 0) return HD_OK;
-    round_rows<<<hd_blocks(n, WARPS), WARPS * 32, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(round_rows, hd_blocks(n, WARPS), WARPS * 32, 0, hd_cuda_stream(stream), *a);
 }

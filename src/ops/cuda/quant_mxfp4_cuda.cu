@@ -14,6 +14,7 @@ static __global__ void round_blocks(hd_quant_mxfp4_args const a)
 {
     int64_t const block = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (block >= (int64_t)a.t * (a.k / 32)) return;
+    hd_take_turn();
     int64_t const  at = block * 32 + threadIdx.x % 32;
     float const    x = a.x[at];
     uint32_t const bits = hd_warp_max_bits(hd_magnitude_bits(x));
@@ -33,6 +34,5 @@ hd_status hd_quant_mxfp4_cuda(const void *args, hd_stream *stream)
     const hd_quant_mxfp4_args *const a = (const hd_quant_mxfp4_args *)args;
     int64_t const                    n = (int64_t)a->t * (a->k / 32);
     if (n == 0) return HD_OK;
-    round_blocks<<<hd_blocks(n, WARPS), WARPS * 32, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(round_blocks, hd_blocks(n, WARPS), WARPS * 32, 0, hd_cuda_stream(stream), *a);
 }

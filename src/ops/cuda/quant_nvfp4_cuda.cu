@@ -57,9 +57,10 @@ static __global__ void round_slots(hd_quant_nvfp4_args const a)
     int64_t const      slot = blockIdx.x;
     const float *const x = a.x + slot / a.s * a.k;
     float *const       y = a.y + slot * a.k;
-    float const        fixed = a.scale[a.has_ids ? a.ids[slot] : 0];
-    float const        scale = fixed > 0 ? fixed : find_dynamic_scale(x, a.k, scratch);
-    int32_t            saturated = 0;
+    hd_take_turn();
+    float const fixed = a.scale[a.has_ids ? a.ids[slot] : 0];
+    float const scale = fixed > 0 ? fixed : find_dynamic_scale(x, a.k, scratch);
+    int32_t     saturated = 0;
     for (int32_t base = 0; base < a.k; base += (int32_t)blockDim.x) {
         int32_t const c = base + (int32_t)threadIdx.x;
         rounded const r = round_element(c < a.k ? x[c] : 0.0f, scale, &saturated);
@@ -84,6 +85,5 @@ hd_status hd_quant_nvfp4_cuda(const void *args, hd_stream *stream)
     int64_t const                    slots = (int64_t)a->t * a->s;
     if (slots == 0) return HD_OK;
     unsigned const threads = hd_threads(a->k, MAX_THREADS);
-    round_slots<<<(unsigned)slots, threads, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(round_slots, (unsigned)slots, threads, 0, hd_cuda_stream(stream), *a);
 }

@@ -17,6 +17,7 @@ static __global__ void normalise_rows(hd_rmsnorm_args const a)
     bool const         is_wide = hd_is_wide(a.x, a.d) && hd_is_wide(a.y, a.d);
     bool const         is_w_wide = a.has_w && hd_is_wide(a.w, a.d);
     float              sum = 0;
+    hd_take_turn();
     for (int32_t c = first; c < a.d; c += step) {
         float4 const v = hd_load4(x + c, a.d - c, is_wide);
         sum = hd_dot4(v, v, sum);
@@ -42,6 +43,5 @@ hd_status hd_rmsnorm_cuda(const void *args, hd_stream *stream)
     const hd_rmsnorm_args *const a = (const hd_rmsnorm_args *)args;
     if (a->t == 0) return HD_OK;
     unsigned const threads = hd_threads(((int64_t)a->d + 3) / 4, MAX_THREADS);
-    normalise_rows<<<(unsigned)a->t, threads, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(normalise_rows, (unsigned)a->t, threads, 0, hd_cuda_stream(stream), *a);
 }

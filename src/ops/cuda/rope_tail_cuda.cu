@@ -15,6 +15,7 @@ static __global__ void rotate_tails(hd_rope_tail_args const a)
     int64_t const t = at / pairs / runs;
     if (t >= a.t) return;
     int32_t const i = (int32_t)(at % pairs), first = (int32_t)(at / pairs % runs) * HEADS;
+    hd_take_turn();
     int32_t const pos = a.pos[t];
     float const   angle = __fmul_rn((float)(pos - pos % a.group), a.freq[i]) * a.sign;
     float         s, c;
@@ -38,6 +39,5 @@ hd_status hd_rope_tail_cuda(const void *args, hd_stream *stream)
     const hd_rope_tail_args *const a = (const hd_rope_tail_args *)args;
     int64_t const                  n = (int64_t)a->t * ((a->h + HEADS - 1) / HEADS) * (a->dr / 2);
     if (n == 0) return HD_OK;
-    rotate_tails<<<hd_blocks(n, THREADS), THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(rotate_tails, hd_blocks(n, THREADS), THREADS, 0, hd_cuda_stream(stream), *a);
 }

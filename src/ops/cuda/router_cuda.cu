@@ -132,6 +132,7 @@ static __global__ void route_tokens(hd_router_args const a)
     int64_t const      t = blockIdx.x;
     int32_t const      lane = (int32_t)threadIdx.x;
     const float *const logits = a.logits + t * a.e;
+    hd_take_turn();
     for (int32_t e = lane; e < a.e; e += THREADS) score[e] = score_expert(&a, (double)logits[e]);
     __syncthreads();
     if (lane >= 32) return;
@@ -155,6 +156,5 @@ hd_status hd_router_cuda(const void *args, hd_stream *stream)
 {
     const hd_router_args *const a = (const hd_router_args *)args;
     if (a->t == 0) return HD_OK;
-    route_tokens<<<(unsigned)a->t, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(route_tokens, (unsigned)a->t, THREADS, 0, hd_cuda_stream(stream), *a);
 }

@@ -186,6 +186,7 @@ template <int format> __global__ void hd_gemm_rows(hd_gemm_args a, int parts)
     int32_t const rows = HD_ROW_WARPS / parts, t0 = blockIdx.y * HD_ROW_TOKENS, q = blockIdx.z;
     int32_t const row = blockIdx.x * rows + threadIdx.x / 32 / parts;
     hd_row_job    j;
+    hd_take_turn();
     j.row = (int64_t)q * a.n + row;
     j.y_row = row;
     j.is_in = row < a.n;
@@ -219,8 +220,8 @@ template <int format> static inline hd_status hd_launch_gemm(const void *args, h
     int const  parts = hd_row_parts(a);
     dim3 const grid(hd_blocks(a->n, HD_ROW_WARPS / parts), hd_blocks(a->t, HD_ROW_TOKENS),
                     (unsigned)a->g);
-    hd_gemm_rows<format><<<grid, HD_ROW_WARPS * 32, 0, hd_cuda_stream(stream)>>>(*a, parts);
-    return hd_launched();
+    return hd_launch(hd_gemm_rows<format>, grid, HD_ROW_WARPS * 32, 0, hd_cuda_stream(stream), *a,
+                     parts);
 }
 
 /* ---- grouped_gemm: blocks of eight rows; grid y walks the experts, each collects its slots ----
@@ -247,6 +248,7 @@ template <int format> __global__ void hd_grouped_gemm_rows(hd_grouped_gemm_args 
 {
     int32_t const e = blockIdx.y, row = blockIdx.x * HD_ROW_WARPS + threadIdx.x / 32;
     int32_t       next = 0, slots[HD_ROW_TOKENS] = {0};
+    hd_take_turn();
     for (int n; (n = hd_collect_slots(a, e, &next, slots)) > 0;) {
         hd_dot_matrix const m = {a.w[e], format >= HD_FMT_FP8 ? a.sf[e] : NULL, a.n, a.k,
                                  format == HD_FMT_NVFP4 ? a.w_scale[e] : 1.0f};
@@ -270,8 +272,7 @@ static inline hd_status hd_launch_grouped_gemm(const void *args, hd_stream *stre
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     if (a->t == 0 || a->s == 0 || a->n == 0) return HD_OK;
     dim3 const grid(hd_blocks(a->n, 8), (unsigned)a->e);
-    hd_grouped_gemm_rows<format><<<grid, 256, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(hd_grouped_gemm_rows<format>, grid, 256, 0, hd_cuda_stream(stream), *a);
 }
 
 #endif

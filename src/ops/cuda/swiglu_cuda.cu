@@ -10,6 +10,7 @@ static __global__ void gate_rows(hd_swiglu_args const a)
 {
     int32_t const i = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
     if (i >= a.n) return;
+    hd_take_turn();
     int64_t const at = (int64_t)blockIdx.x * a.n + i;
     float const   gate = a.gate[at], up = a.up[at];
     float const   g = gate > a.limit ? a.limit : gate;
@@ -27,6 +28,5 @@ hd_status hd_swiglu_cuda(const void *args, hd_stream *stream)
     const hd_swiglu_args *const a = (const hd_swiglu_args *)args;
     if (a->r == 0 || a->n == 0) return HD_OK;
     dim3 const grid((unsigned)a->r, hd_blocks(a->n, THREADS));
-    gate_rows<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a);
-    return hd_launched();
+    return hd_launch(gate_rows, grid, THREADS, 0, hd_cuda_stream(stream), *a);
 }

@@ -653,7 +653,7 @@ static inline int64_t hd_td_clusters(const void *kernel, const cudaLaunchConfig_
     return n;
 }
 
-/* Launches blocks in clusters, which may begin while the kernel before ends. */
+/* Launches blocks in clusters. */
 template <typename args>
 static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const args &a,
                                      const hd_td_plan &p, int64_t units, cudaStream_t stream)
@@ -664,8 +664,7 @@ static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const arg
     attribute[0].id = cudaLaunchAttributeClusterDimension;
     attribute[0].val.clusterDim.x = (unsigned)p.cluster;
     attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
-    attribute[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[1].val.programmaticStreamSerializationAllowed = 1;
+    attribute[1] = hd_overlap_attribute();
     config.gridDim = dim3((unsigned)p.cluster);
     config.blockDim = dim3(HD_TD_THREADS);
     config.dynamicSmemBytes = p.bytes;
