@@ -81,29 +81,62 @@ static inline bool hd_may_overlap(cudaStream_t stream)
 }
 #endif
 
-/* The attribute that says so. */
-static inline cudaLaunchAttribute hd_overlap_attribute(void)
-{
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    return attribute;
-}
-
-/* Launches kernel(args...). */
+/* Launches kernel(args...), `cluster` blocks of the grid's x together. */
 template <typename... parameters, typename... values>
-static inline hd_status hd_launch(void (*kernel)(parameters...), dim3 grid, dim3 block,
-                                  size_t shared_bytes, cudaStream_t stream, values &&...args)
+static inline hd_status hd_launch_clusters(void (*kernel)(parameters...), dim3 grid,
+                                           unsigned cluster, dim3 block, size_t shared_bytes,
+                                           cudaStream_t stream, values &&...args)
 {
-    cudaLaunchAttribute attribute = hd_overlap_attribute();
+    cudaLaunchAttribute attributes[2] = {}, *last = attributes;
     cudaLaunchConfig_t  config = {};
+    if (cluster > 1) {
+        last->id = cudaLaunchAttributeClusterDimension;
+        last->val.clusterDim.x = cluster;
+        last->val.clusterDim.y = last->val.clusterDim.z = 1;
+        last++;
+    }
+    if (hd_may_overlap(stream)) {
+        last->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        last->val.programmaticStreamSerializationAllowed = 1;
+        last++;
+    }
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = hd_may_overlap(stream) ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = (unsigned)(last - attributes);
     return cudaLaunchKernelEx(&config, kernel, args...) == cudaSuccess ? HD_OK : HD_ERR_DEVICE;
+}
+
+template <typename... parameters, typename... values>
+static inline hd_status hd_launch(void (*kernel)(parameters...), dim3 grid, dim3 block,
+                                  size_t shared_bytes, cudaStream_t stream, values &&...args)
+{
+    return hd_launch_clusters(kernel, grid, 1, block, shared_bytes, stream, args...);
+}
+
+/* Clusters that the GPU holds at once: processors of one part of it share clusters, and their
+ * number need not be a multiple.  0: it has none so large. */
+static inline int hd_resident_clusters(const void *kernel, unsigned cluster, unsigned threads,
+                                       size_t shared_bytes)
+{
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t  config = {};
+    int                 n = 0;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    config.gridDim = dim3(cluster);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    /* More than eight blocks are beyond what every GPU promises. */
+    if (cluster > 8 && cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed,
+                                            1) != cudaSuccess)
+        return 0;
+    return cudaOccupancyMaxActiveClusters(&n, kernel, &config) == cudaSuccess ? n : 0;
 }
 
 /* The next kernel may begin, as soon as all blocks have called this and there is room. */

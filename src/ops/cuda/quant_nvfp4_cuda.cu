@@ -1,89 +1,190 @@
+#include <cooperative_groups.h>
+
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/rounding.cuh"
+#include "ops/cuda/vectors.cuh"
 #include "ops/quant_nvfp4.h"
 #include "quant/fp4.h"
 
-/* Bound by bytes: a row is read for each expert that it goes to, from L2 after the first.
- * Grid: a block for each slot, up to MAX_THREADS threads, one for each element of a step; half a
- * warp holds one block of 16. */
+/* Bound by bytes for many slots; for one, by what a launch costs.
+ * Grid: a cluster for each slot, up to CLUSTER blocks, one thread for each block of 16 elements at
+ * a time, so that nothing but a slot's own scale and its count of saturations crosses threads. */
 
-#define MAX_THREADS 1024
-static_assert(HD_NVFP4_BLOCK == 16, "half a warp holds a block");
+#define THREADS 256
+#define CLUSTER 8
+#define WIDTH   HD_NVFP4_BLOCK
+static_assert(WIDTH == 16,
+              "a thread reads and writes four vectors, and codes as one of eight bytes");
+
+/* What blocks of a cluster tell each other. */
+struct told {
+    float   amax[CLUSTER];
+    int32_t saturated[CLUSTER];
+};
+
+/* The part of a slot that a block makes. */
+struct part {
+    int64_t slot;
+    int     rank, ranks; /* of the cluster */
+    int32_t first, step, blocks;
+    bool    is_wide; /* rows may be read and written as vectors */
+};
+
+static __device__ part find_part(const hd_quant_nvfp4_args &a, int ranks)
+{
+    part p;
+    p.slot = blockIdx.x / (unsigned)ranks;
+    p.rank = (int)(blockIdx.x % (unsigned)ranks);
+    p.ranks = ranks;
+    p.first = p.rank * THREADS + (int32_t)threadIdx.x;
+    p.step = ranks * THREADS;
+    p.blocks = a.k / WIDTH;
+    p.is_wide = hd_is_wide(a.x, a.k) && hd_is_wide(a.y, a.k);
+    return p;
+}
+
+static __device__ void load_block(const float *x, bool is_wide, float out[WIDTH])
+{
+#pragma unroll
+    for (int i = 0; i < WIDTH; i += 4) {
+        float4 const v = hd_load4(x + i, 4, is_wide);
+        out[i] = v.x;
+        out[i + 1] = v.y;
+        out[i + 2] = v.z;
+        out[i + 3] = v.w;
+    }
+}
 
 /* The scale that lets the row's largest finite magnitude just fit, rounded up; 1 for zeros. */
-static __device__ float find_dynamic_scale(const float *x, int32_t k, float *scratch)
+static __device__ float find_dynamic_scale(const float *x, const part &p, told *t, float *scratch)
 {
-    float amax = 0;
-    for (int32_t c = (int32_t)threadIdx.x; c < k; c += (int32_t)blockDim.x)
-        if (hd_magnitude_bits(x[c]) < HD_NOT_FINITE) amax = fmaxf(amax, fabsf(x[c]));
+    float amax = 0, v[WIDTH];
+    for (int32_t b = p.first; b < p.blocks; b += p.step) {
+        load_block(x + (int64_t)b * WIDTH, p.is_wide, v);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+            if (hd_magnitude_bits(v[i]) < HD_NOT_FINITE) amax = fmaxf(amax, fabsf(v[i]));
+    }
     amax = hd_block_max(amax, scratch);
+    if (p.ranks > 1) {
+        cooperative_groups::cluster_group const all = cooperative_groups::this_cluster();
+        if ((int)threadIdx.x < p.ranks) all.map_shared_rank(t, threadIdx.x)->amax[p.rank] = amax;
+        all.sync();
+        for (int i = 0; i < p.ranks; i++) amax = fmaxf(amax, t->amax[i]);
+    }
     float const scale = __double2float_ru((double)amax / (6.0 * 448.0));
     return scale > 0 ? scale : 1.0f;
 }
 
-/* One element after rounding: its value, and what it and its block are as codes. */
+/* The E2M1 code of |x| / s.  x and the midpoints times s are exact in double and differ by 2^-31
+ * of themselves or not at all, so comparing them says what a rounded quotient would. */
+static __device__ uint32_t find_code(float x, double s)
+{
+    double const a = fabs((double)x);
+    return (uint32_t)((a > 0.25 * s) + (a >= 0.75 * s) + (a > 1.25 * s) + (a >= 1.75 * s) +
+                      (a > 2.5 * s) + (a >= 3.5 * s) + (a > 5.0 * s)) |
+           (__float_as_uint(x) >> 28 & 8);
+}
+
+/* One block after rounding, in place, and as codes, the low nibble first. */
 struct rounded {
-    float   y;
-    uint8_t code, sf;
+    uint64_t codes;
+    uint8_t  sf;
+    bool     is_saturated;
 };
 
-/* Rounds one element with the others of its block; counts the block's saturation. */
-static __device__ rounded round_element(float x, float scale, int32_t *saturated)
+static __device__ rounded round_block(float v[WIDTH], float scale)
 {
-    uint32_t bits = hd_magnitude_bits(x);
-    for (int o = 8; o > 0; o >>= 1) bits = max(bits, __shfl_xor_sync(0xffffffffu, bits, o));
-    if (bits >= HD_NOT_FINITE) return {x, 0, HD_E4M3_NAN};
+    uint32_t bits = 0;
+    rounded  r = {0, HD_E4M3_NAN, false};
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) bits = max(bits, hd_magnitude_bits(v[i]));
+    if (bits >= HD_NOT_FINITE) return r;
     double const wanted = (double)__uint_as_float(bits) / 6.0 / (double)scale;
     double const sb = hd_round_e4m3(wanted), s = sb * (double)scale;
-    *saturated += wanted > 448.0;
-    if (!(s > 0)) return {0.0f, 0, hd_e4m3_code(sb)};
-    double const v = hd_round_e2m1(x / s);
-    return {(float)(v * s), hd_e2m1_code(v), hd_e4m3_code(sb)};
+    r.sf = hd_e4m3_code(sb);
+    r.is_saturated = wanted > 448.0;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
+        uint32_t const code = s > 0 ? find_code(v[i], s) : 0;
+        v[i] = (float)((double)hd_e2m1_number(code) * s);
+        r.codes |= (uint64_t)code << (4 * i);
+    }
+    return r;
 }
 
-/* Element c of a slot's row of codes; the even lane of a pair writes both. */
-static __device__ void store_code(const hd_quant_nvfp4_args &a, int64_t slot, int32_t c,
-                                  const rounded &r)
+static __device__ void store_codes(const hd_quant_nvfp4_args &a, int64_t block, const rounded &r)
 {
-    unsigned const right = __shfl_down_sync(0xffffffffu, (unsigned)r.code, 1);
-    if (c >= a.k) return;
-    if (c % 2 == 0) a.codes[(slot * a.k + c) / 2] = (uint8_t)(r.code | right << 4);
-    if (c % HD_NVFP4_BLOCK == 0) a.sf[(slot * a.k + c) / HD_NVFP4_BLOCK] = r.sf;
+    uint8_t *const at = a.codes + block * (WIDTH / 2);
+    a.sf[block] = r.sf;
+    if (((uintptr_t)a.codes & 7) == 0)
+        *(uint64_t *)at = r.codes;
+    else
+        for (int i = 0; i < WIDTH / 2; i++) at[i] = (uint8_t)(r.codes >> (8 * i));
 }
 
-static __global__ void round_slots(hd_quant_nvfp4_args const a)
+/* The cluster's count, by its first block. */
+static __device__ void store_count(const hd_quant_nvfp4_args &a, const part &p, int32_t n, told *t,
+                                   float *scratch)
+{
+    int32_t sum = (int32_t)hd_block_sum((float)n, scratch); /* exact: far below 2^24 */
+    if (p.ranks > 1) {
+        cooperative_groups::cluster_group const all = cooperative_groups::this_cluster();
+        if (threadIdx.x == 0) all.map_shared_rank(t, 0)->saturated[p.rank] = sum;
+        all.sync();
+        sum = 0;
+        for (int i = 0; i < p.ranks; i++) sum += t->saturated[i];
+    }
+    if (p.rank == 0 && threadIdx.x == 0) a.saturated[p.slot] = sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    round_slots(hd_quant_nvfp4_args const a, int const ranks)
 {
     __shared__ float   scratch[32];
-    int64_t const      slot = blockIdx.x;
-    const float *const x = a.x + slot / a.s * a.k;
-    float *const       y = a.y + slot * a.k;
+    __shared__ told    t;
+    part const         p = find_part(a, ranks);
+    const float *const x = a.x + p.slot / a.s * a.k;
+    int32_t            n = 0;
+    if (ranks > 1) cooperative_groups::this_cluster().sync(); /* all are there to be told */
     hd_take_turn();
-    float const fixed = a.scale[a.has_ids ? a.ids[slot] : 0];
-    float const scale = fixed > 0 ? fixed : find_dynamic_scale(x, a.k, scratch);
-    int32_t     saturated = 0;
-    for (int32_t base = 0; base < a.k; base += (int32_t)blockDim.x) {
-        int32_t const c = base + (int32_t)threadIdx.x;
-        rounded const r = round_element(c < a.k ? x[c] : 0.0f, scale, &saturated);
-        if (c < a.k) y[c] = r.y;
-        if (a.has_codes) store_code(a, slot, c, r);
+    float const fixed = a.scale[a.has_ids ? a.ids[p.slot] : 0];
+    float const scale = fixed > 0 ? fixed : find_dynamic_scale(x, p, &t, scratch);
+    for (int32_t b = p.first; b < p.blocks; b += p.step) {
+        int64_t const at = p.slot * p.blocks + b;
+        float         v[WIDTH];
+        load_block(x + (int64_t)b * WIDTH, p.is_wide, v);
+        rounded const r = round_block(v, scale);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i += 4)
+            hd_store4(a.y + at * WIDTH + i, {v[i], v[i + 1], v[i + 2], v[i + 3]}, 4, p.is_wide);
+        if (a.has_codes) store_codes(a, at, r);
+        n += r.is_saturated;
     }
-    if (a.has_codes && threadIdx.x == 0) a.g[slot] = scale;
-    if (threadIdx.x % HD_NVFP4_BLOCK != 0) saturated = 0;
-    float const sum = hd_block_sum((float)saturated, scratch); /* exact: far below 2^24 */
-    if (threadIdx.x == 0) a.saturated[slot] = (int32_t)sum;
+    if (a.has_codes && p.rank == 0 && threadIdx.x == 0) a.g[p.slot] = scale;
+    store_count(a, p, n, &t, scratch);
+}
+
+/* Blocks of a slot: each thread has one block of elements, unless there are too many. */
+static int32_t count_ranks(const hd_quant_nvfp4_args *a)
+{
+    int32_t ranks = 1;
+    while (ranks < CLUSTER && a->k / WIDTH > ranks * THREADS) ranks *= 2;
+    return ranks;
 }
 
 bool hd_quant_nvfp4_cuda_supports(const void *args)
 {
-    (void)args;
-    return true;
+    const hd_quant_nvfp4_args *const a = (const hd_quant_nvfp4_args *)args;
+    return (int64_t)a->t * a->s * CLUSTER <= INT32_MAX;
 }
 
 hd_status hd_quant_nvfp4_cuda(const void *args, hd_stream *stream)
 {
     const hd_quant_nvfp4_args *const a = (const hd_quant_nvfp4_args *)args;
     int64_t const                    slots = (int64_t)a->t * a->s;
+    int32_t const                    ranks = count_ranks(a);
     if (slots == 0) return HD_OK;
-    unsigned const threads = hd_threads(a->k, MAX_THREADS);
-    return hd_launch(round_slots, (unsigned)slots, threads, 0, hd_cuda_stream(stream), *a);
+    return hd_launch_clusters(round_slots, (unsigned)(slots * ranks), (unsigned)ranks, THREADS, 0,
+                              hd_cuda_stream(stream), *a, ranks);
 }

@@ -643,39 +643,18 @@ static inline bool hd_td_choose(int32_t n, int32_t k, int tokens, int most, size
     return false;
 }
 
-/* Clusters that the GPU holds at once: processors of one part of it share clusters, and their
- * number need not be a multiple. */
-static inline int64_t hd_td_clusters(const void *kernel, const cudaLaunchConfig_t *c, int cluster)
-{
-    int n = 0;
-    if (cluster == 1) return hd_sm_count();
-    if (cudaOccupancyMaxActiveClusters(&n, kernel, c) != cudaSuccess || n < 1) return 1;
-    return n;
-}
-
-/* Launches blocks in clusters. */
 template <typename args>
 static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const args &a,
                                      const hd_td_plan &p, int64_t units, cudaStream_t stream)
 {
-    cudaLaunchAttribute attribute[2] = {};
-    cudaLaunchConfig_t  config = {};
-    if (!hd_allow_shared((const void *)kernel, p.bytes)) return HD_ERR_DEVICE;
-    attribute[0].id = cudaLaunchAttributeClusterDimension;
-    attribute[0].val.clusterDim.x = (unsigned)p.cluster;
-    attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
-    attribute[1] = hd_overlap_attribute();
-    config.gridDim = dim3((unsigned)p.cluster);
-    config.blockDim = dim3(HD_TD_THREADS);
-    config.dynamicSmemBytes = p.bytes;
-    config.stream = stream;
-    config.attrs = attribute;
-    config.numAttrs = 1;
+    const void *const k = (const void *)kernel;
+    if (!hd_allow_shared(k, p.bytes)) return HD_ERR_DEVICE;
     int64_t const rounds = p.rounds * units;
-    int64_t const fit = hd_td_clusters((const void *)kernel, &config, p.cluster);
-    config.gridDim = dim3((unsigned)((rounds < fit ? rounds : fit) * p.cluster));
-    if (hd_may_overlap(stream)) config.numAttrs = 2;
-    return cudaLaunchKernelEx(&config, kernel, a, p) == cudaSuccess ? HD_OK : HD_ERR_DEVICE;
+    int64_t const fit = p.cluster == 1
+                            ? hd_sm_count()
+                            : max(1, hd_resident_clusters(k, p.cluster, HD_TD_THREADS, p.bytes));
+    return hd_launch_clusters(kernel, (unsigned)((rounds < fit ? rounds : fit) * p.cluster),
+                              (unsigned)p.cluster, HD_TD_THREADS, p.bytes, stream, a, p);
 }
 
 #endif
