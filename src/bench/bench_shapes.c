@@ -78,7 +78,7 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
     out[n++] =
         (hd_bench_case){"hc_post", &hd_op_hc_post, {.hc_post = {.t = t, .m = STREAMS, .d = D}}};
     out[n++] = gemm("square", four.nvfp4, t, D, D, 1);
-    out[n++] = coded(gemm("square w4a4", &hd_op_gemm_nvfp4, t, D, D, 1));
+    out[n++] = coded(gemm("square w4a4", four.nvfp4, t, D, D, 1));
     out[n++] = gemm("square", four.mxfp4, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_fp8, t, D, D, 1);
     out[n++] = gemm("square", &hd_op_gemm_bf16, t, D, D, 1);
@@ -90,6 +90,7 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
     out[n++] = gemm("o_b", four.nvfp4, t, D, 8192, 1);
     out[n++] = gemm("gate", &hd_op_gemm_bf16, t, EXPERTS, D, 1);
     out[n++] = gemm("large", four.nvfp4, t, 16384, 7168, 1);
+    out[n++] = coded(gemm("large w4a4", four.nvfp4, t, 16384, 7168, 1));
     out[n++] = gemm("large", four.mxfp4, t, 16384, 7168, 1);
     out[n++] =
         (hd_bench_case){"router",
@@ -97,8 +98,8 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
                         {.router = {.t = t, .s = USED, .e = EXPERTS, .vocab = 1, .scale = 1.5f}}};
     out[n++] = experts("w1", four.grouped_nvfp4, t, 1, INNER, D);
     out[n++] = experts("w2", four.grouped_nvfp4, t, USED, D, INNER);
-    out[n++] = coded(experts("w1 w4a4", &hd_op_grouped_gemm_nvfp4, t, USED, INNER, D));
-    out[n++] = coded(experts("w2 w4a4", &hd_op_grouped_gemm_nvfp4, t, USED, D, INNER));
+    out[n++] = coded(experts("w1 w4a4", four.grouped_nvfp4, t, USED, INNER, D));
+    out[n++] = coded(experts("w2 w4a4", four.grouped_nvfp4, t, USED, D, INNER));
     out[n++] = experts("w1", four.grouped_mxfp4, t, 1, INNER, D);
     out[n++] = experts("w2", four.grouped_mxfp4, t, USED, D, INNER);
     out[n++] = (hd_bench_case){"index_score",
@@ -125,7 +126,7 @@ int32_t hd_bench_list_squares(const hd_bench_options *o, hd_bench_case out[HD_BE
     four_bit const four = four_bit_of(o->isa);
     int32_t        n = 0;
     out[n++] = gemm("nvfp4", four.nvfp4, t, D, D, 1);
-    if (!(o->isa & HD_ISA_DEVICE)) out[n++] = coded(gemm("w4a4", &hd_op_gemm_nvfp4, t, D, D, 1));
+    out[n++] = coded(gemm("w4a4", four.nvfp4, t, D, D, 1));
     out[n++] = gemm("mxfp4", four.mxfp4, t, D, D, 1);
     out[n++] = gemm("fp8", &hd_op_gemm_fp8, t, D, D, 1);
     out[n++] = gemm("bf16", &hd_op_gemm_bf16, t, D, D, 1);

@@ -40,11 +40,21 @@ bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const
     return hd_kernel_select(s->p->choice, op, plain) != hd_kernel_select(s->p->choice, op, coded);
 }
 
-static bool wants_codes(const hd_site *s, const hd_gemm_args *a)
+static const hd_op *const ops[HD_N_FORMATS] = {
+    [HD_FMT_F32] = &hd_op_gemm_f32,
+    [HD_FMT_BF16] = &hd_op_gemm_bf16,
+    [HD_FMT_FP8] = &hd_op_gemm_fp8,
+    [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,
+    [HD_FMT_NVFP4] = &hd_op_gemm_nvfp4,
+    [HD_FMT_MXFP4_TILES] = &hd_op_gemm_mxfp4_tiles,
+    [HD_FMT_NVFP4_TILES] = &hd_op_gemm_nvfp4_tiles,
+};
+
+static bool wants_codes(const hd_site *s, const hd_op *op, const hd_gemm_args *a)
 {
     hd_gemm_args coded = *a;
     coded.has_codes = true;
-    return hd_codes_matter(s, &hd_op_gemm_nvfp4, a, &coded);
+    return hd_codes_matter(s, op, a, &coded);
 }
 
 /* The input of the product a, whose dimensions are set. */
@@ -67,7 +77,7 @@ static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gem
                                   .s = 1,
                                   .k = k,
                                   .e = 1,
-                                  .has_codes = l->w->format == HD_FMT_NVFP4 && wants_codes(s, a)});
+                                  .has_codes = wants_codes(s, ops[l->w->format], a)});
     return (hd_rows_in){.x = l->x};
 }
 
@@ -90,15 +100,6 @@ float *hd_add_linear(const hd_site *s, const hd_linear *l)
     a.x_codes = in.codes;
     a.x_sf = in.sf;
     a.x_scale = in.scale;
-    static const hd_op *const ops[HD_N_FORMATS] = {
-        [HD_FMT_F32] = &hd_op_gemm_f32,
-        [HD_FMT_BF16] = &hd_op_gemm_bf16,
-        [HD_FMT_FP8] = &hd_op_gemm_fp8,
-        [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,
-        [HD_FMT_NVFP4] = &hd_op_gemm_nvfp4,
-        [HD_FMT_MXFP4_TILES] = &hd_op_gemm_mxfp4_tiles,
-        [HD_FMT_NVFP4_TILES] = &hd_op_gemm_nvfp4_tiles,
-    };
     hd_plan_add(s->p, l->label, ops[w->format], &a);
     return y;
 }

@@ -38,11 +38,21 @@ typedef struct projection {
     int32_t           xs;
 } projection;
 
-static bool wants_codes(const hd_site *s, const hd_grouped_gemm_args *a)
+static const hd_op *const ops[HD_N_FORMATS] = {
+    [HD_FMT_F32] = &hd_op_grouped_gemm_f32,
+    [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
+    [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,
+    [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
+    [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
+    [HD_FMT_MXFP4_TILES] = &hd_op_grouped_gemm_mxfp4_tiles,
+    [HD_FMT_NVFP4_TILES] = &hd_op_grouped_gemm_nvfp4_tiles,
+};
+
+static bool wants_codes(const hd_site *s, const hd_op *op, const hd_grouped_gemm_args *a)
 {
     hd_grouped_gemm_args coded = *a;
     coded.has_codes = true;
-    return hd_codes_matter(s, &hd_op_grouped_gemm_nvfp4, a, &coded);
+    return hd_codes_matter(s, op, a, &coded);
 }
 
 /* The input of the product a, whose dimensions are set but for xs, which may change. */
@@ -69,20 +79,11 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
                               .k = j->w->k,
                               .e = j->w->e,
                               .has_ids = true,
-                              .has_codes = j->w->format == HD_FMT_NVFP4 && wants_codes(s, a)});
+                              .has_codes = wants_codes(s, ops[j->w->format], a)});
 }
 
 static float *add_projection(const hd_site *s, const projection *j)
 {
-    static const hd_op *const ops[HD_N_FORMATS] = {
-        [HD_FMT_F32] = &hd_op_grouped_gemm_f32,
-        [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
-        [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,
-        [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
-        [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
-        [HD_FMT_MXFP4_TILES] = &hd_op_grouped_gemm_mxfp4_tiles,
-        [HD_FMT_NVFP4_TILES] = &hd_op_grouped_gemm_nvfp4_tiles,
-    };
     int32_t const        k = s->m->config->n_experts_used;
     hd_grouped_gemm_args a = {.ids = j->ids,
                               .w = j->w->w,

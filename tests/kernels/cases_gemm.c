@@ -31,7 +31,8 @@ static void make(const test_case *c, void *args)
         make_tail(c, a);
     test_weight_round(c->variant, &a->n, &a->k);
     a->w_scale = i & 1 ? 0.0123f : 1.5f;
-    a->has_codes = c->variant == HD_FMT_NVFP4 && i != 2 && i % 4 < 2; /* the demo has them */
+    a->has_codes = hd_format_in_rows((hd_format)c->variant) == HD_FMT_NVFP4 && i != 2 &&
+                   i % 4 < 2; /* the demo has them */
 }
 
 static void fill(const void *args, const hd_operand *o, void *data, test_case *c)

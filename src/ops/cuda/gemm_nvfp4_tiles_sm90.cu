@@ -4,10 +4,10 @@
 
 bool hd_gemm_nvfp4_tiles_sm90_supports(const void *args)
 {
-    return hd_tiles_gemm_supports<HD_FMT_NVFP4_TILES>(args);
+    return hd_tiles_gemm_supports<HD_FMT_NVFP4_TILES, 2>(args);
 }
 
 hd_status hd_gemm_nvfp4_tiles_sm90(const void *args, hd_stream *stream)
 {
-    return hd_launch_tiles_gemm<HD_FMT_NVFP4_TILES>(args, stream);
+    return hd_launch_tiles_gemm<HD_FMT_NVFP4_TILES, 2>(args, stream);
 }

@@ -4,10 +4,10 @@
 
 bool hd_grouped_gemm_mxfp4_tiles_sm90_supports(const void *args)
 {
-    return hd_tiles_grouped_gemm_supports<HD_FMT_MXFP4_TILES>(args);
+    return hd_tiles_grouped_gemm_supports<HD_FMT_MXFP4_TILES, 2>(args);
 }
 
 hd_status hd_grouped_gemm_mxfp4_tiles_sm90(const void *args, hd_stream *stream)
 {
-    return hd_launch_tiles_grouped_gemm<HD_FMT_MXFP4_TILES>(args, stream);
+    return hd_launch_tiles_grouped_gemm<HD_FMT_MXFP4_TILES, 2>(args, stream);
 }

@@ -57,8 +57,8 @@ static inline bool hd_allow_shared(const void *kernel, size_t bytes)
  * back than to the one before. */
 
 /* Whether the next launch on the stream may overlap with what precedes it: only while a graph is
- * recorded, because what precedes a launch of its own may be a copy, and only where exactly one
- * piece of work precedes, which is then a kernel. */
+ * recorded, because what precedes a launch of its own may be a copy; and not for the first of a
+ * recording, because what precedes that is none of it. */
 #if CUDART_VERSION >= 13000
 static inline bool hd_may_overlap(cudaStream_t stream)
 {
@@ -68,7 +68,7 @@ static inline bool hd_may_overlap(cudaStream_t stream)
     size_t                   n = 0;
     return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
                cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n == 1;
+           status == cudaStreamCaptureStatusActive && n >= 1;
 }
 #else
 static inline bool hd_may_overlap(cudaStream_t stream)
@@ -77,7 +77,7 @@ static inline bool hd_may_overlap(cudaStream_t stream)
     const cudaGraphNode_t  *nodes = NULL;
     size_t                  n = 0;
     return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n == 1;
+           status == cudaStreamCaptureStatusActive && n >= 1;
 }
 #endif
 

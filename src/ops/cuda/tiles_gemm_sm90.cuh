@@ -20,10 +20,14 @@ template <int format> struct hd_td_groups {
 
     __device__ __forceinline__ int take(int32_t group) const { return a.t; }
 
-    __device__ __forceinline__ const float *x(int32_t group, int token) const
+    __device__ __forceinline__ const hd_gemm_args &args() const { return a; }
+
+    __device__ __forceinline__ int64_t row(int32_t group, int token) const
     {
-        return a.x + ((int64_t)token * a.g + group) * a.k;
+        return (int64_t)token * a.g + group;
     }
+
+    __device__ __forceinline__ int64_t x_scale(int64_t row) const { return row / a.g; }
 
     __device__ __forceinline__ float *y(int32_t group, int token) const
     {
@@ -31,32 +35,41 @@ template <int format> struct hd_td_groups {
     }
 };
 
-template <int format, int blocks>
+template <int format, typename shape>
 static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
     hd_tiles_gemm(hd_gemm_args const a, hd_td_plan const p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    hd_td_run<format, blocks>(hd_td_groups<format>{a}, p, hd_td_share<blocks>(shared, p), a.g);
+    hd_td_run<format, shape>(hd_td_groups<format>{a}, p, hd_td_share<shape>(shared, p), a.g);
 }
 
-template <int format> static inline bool hd_tiles_gemm_supports(const void *args)
+/* planes  of activations: 2 of floats, 1 of codes */
+template <int format, int planes> static inline bool hd_tiles_gemm_supports(const void *args)
 {
     const hd_gemm_args *const a = (const hd_gemm_args *)args;
-    hd_td_plan                p;
+    hd_td_plan                p = hd_td_plan_for(HD_TD_TOKENS, planes);
     return a->t <= HD_TD_TOKENS && a->k > 0 && (int64_t)a->n * a->g <= INT32_MAX &&
-           hd_td_choose<format>(a->n, a->k, HD_TD_TOKENS, HD_TD_CLUSTER, 0, &p);
+           hd_td_choose<format>(a->n, a->k, HD_TD_CLUSTER, 0, &p);
 }
 
-template <int format>
+/* The kernel for so many blocks of columns. */
+template <int format, int planes>
+static inline void (*hd_tiles_gemm_of(int blocks))(hd_gemm_args, hd_td_plan)
+{
+    if (blocks == 1) return hd_tiles_gemm<format, hd_td_shape<1, planes>>;
+    if (planes == 1 || blocks == 2) return hd_tiles_gemm<format, hd_td_shape<2, planes>>;
+    return hd_tiles_gemm<format, hd_td_shape<2 * planes, planes>>;
+}
+
+template <int format, int planes>
 static inline hd_status hd_launch_tiles_gemm(const void *args, hd_stream *stream)
 {
     const hd_gemm_args *const a = (const hd_gemm_args *)args;
-    void (*const kernels[])(hd_gemm_args, hd_td_plan) = {
-        NULL, hd_tiles_gemm<format, 1>, hd_tiles_gemm<format, 2>, NULL, hd_tiles_gemm<format, 4>};
-    hd_td_plan p;
+    hd_td_plan                p = hd_td_plan_for(a->t, planes);
     if (a->t == 0 || a->n == 0 || a->g == 0) return HD_OK;
-    if (!hd_td_choose<format>(a->n, a->k, a->t, HD_TD_CLUSTER, 0, &p)) return HD_ERR_UNSUPPORTED;
-    return hd_td_launch<hd_gemm_args>(kernels[p.blocks], *a, p, a->g, hd_cuda_stream(stream));
+    if (!hd_td_choose<format>(a->n, a->k, HD_TD_CLUSTER, 0, &p)) return HD_ERR_UNSUPPORTED;
+    return hd_td_launch<hd_gemm_args>(hd_tiles_gemm_of<format, planes>(p.blocks), *a, p, a->g,
+                                      hd_cuda_stream(stream));
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include "tiles_dot_sm90.cuh"
 
 /* grouped_gemm with four-bit weights in tiles for few tokens on Hopper.  One token: a unit of
- * tiles_dot_sm90.cuh is one slot.  More: a unit is an expert and up to four or eight of its slots.
- */
+ * tiles_dot_sm90.cuh is one slot.  More: a unit is an expert and as many of its slots as one or two
+ * blocks of columns hold. */
 
 template <int format>
 static __device__ __forceinline__ hd_td_matrix hd_td_expert(const hd_grouped_gemm_args &a,
@@ -16,10 +16,9 @@ static __device__ __forceinline__ hd_td_matrix hd_td_expert(const hd_grouped_gem
             hd_td_tile<format>::is_nvfp4 ? a.w_scale[e] : 1.0f};
 }
 
-static __device__ __forceinline__ const float *hd_td_input(const hd_grouped_gemm_args &a,
-                                                           int32_t                     slot)
+static __device__ __forceinline__ int64_t hd_td_input(const hd_grouped_gemm_args &a, int32_t slot)
 {
-    return a.x + (int64_t)(a.xs == 1 ? slot / a.s : slot) * a.k;
+    return a.xs == 1 ? slot / a.s : slot;
 }
 
 static __device__ __forceinline__ float *hd_td_output(const hd_grouped_gemm_args &a, int32_t slot)
@@ -34,12 +33,14 @@ template <int format> struct hd_td_slot_units {
     {
         return hd_td_expert<format>(a, a.ids[slot]);
     }
-    __device__ __forceinline__ int          take(int32_t slot) const { return 1; }
-    __device__ __forceinline__ const float *x(int32_t slot, int token) const
+    __device__ __forceinline__ int     take(int32_t slot) const { return 1; }
+    __device__ __forceinline__ int64_t row(int32_t slot, int token) const
     {
         return hd_td_input(a, slot);
     }
-    __device__ __forceinline__ float *y(int32_t slot, int token) const
+    __device__ __forceinline__ int64_t x_scale(int64_t row) const { return row; }
+    __device__ __forceinline__ const hd_grouped_gemm_args &args() const { return a; }
+    __device__ __forceinline__ float                      *y(int32_t slot, int token) const
     {
         return hd_td_output(a, slot);
     }
@@ -71,68 +72,84 @@ template <int format, int per_unit> struct hd_td_expert_units {
         hd_td_sync();
         return n;
     }
-    __device__ __forceinline__ const float *x(int32_t unit, int token) const
+    __device__ __forceinline__ int64_t row(int32_t unit, int token) const
     {
         return hd_td_input(a, t->slot[token]);
     }
-    __device__ __forceinline__ float *y(int32_t unit, int token) const
+    __device__ __forceinline__ int64_t x_scale(int64_t row) const { return row; }
+    __device__ __forceinline__ const hd_grouped_gemm_args &args() const { return a; }
+    __device__ __forceinline__ float                      *y(int32_t unit, int token) const
     {
         return hd_td_output(a, t->slot[token]);
     }
 };
 
-template <int format>
+template <int format, int planes>
 static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
     hd_tiles_by_slot(hd_grouped_gemm_args const a, hd_td_plan const p)
 {
+    using shape = hd_td_shape<1, planes>;
     extern __shared__ __align__(128) uint8_t shared[];
     hd_await_previous(); /* the ids may be its work */
-    hd_td_run<format, 1>(hd_td_slot_units<format>{a}, p, hd_td_share<1>(shared, p), a.t * a.s);
+    hd_td_run<format, shape>(hd_td_slot_units<format>{a}, p, hd_td_share<shape>(shared, p),
+                             a.t * a.s);
 }
 
-template <int format, int blocks>
+template <int format, typename shape>
 static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
     hd_tiles_by_expert(hd_grouped_gemm_args const a, hd_td_plan const p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     hd_td_table *const                       t = (hd_td_table *)shared;
     hd_await_previous();
-    hd_count_units(a, 4 * blocks, t->first);
-    hd_td_run<format, blocks>(hd_td_expert_units<format, 4 * blocks>{a, t}, p,
-                              hd_td_share<blocks>(shared + HD_TD_TABLE_BYTES, p), t->first[a.e]);
+    hd_count_units(a, shape::tokens, t->first);
+    hd_td_run<format, shape>(hd_td_expert_units<format, shape::tokens>{a, t}, p,
+                             hd_td_share<shape>(shared + HD_TD_TABLE_BYTES, p), t->first[a.e]);
 }
 
-/* Whether experts get so many tokens that eight at a time read the weights less often. */
-static inline bool hd_td_is_crowded(const hd_grouped_gemm_args *a)
+/* Whether experts get so many of the t * s slots that units of two blocks of columns, with room
+ * for `tokens` slots each, read the weights less often. */
+static inline bool hd_td_is_crowded(const hd_grouped_gemm_args *a, int tokens)
 {
-    return (int64_t)a->t * a->s > 2 * (int64_t)a->e;
+    return (int64_t)a->t * a->s > tokens / 4 * (int64_t)a->e;
 }
 
-template <int format> static inline bool hd_tiles_grouped_gemm_supports(const void *args)
+template <int format, int planes>
+static inline bool hd_tiles_grouped_gemm_supports(const void *args)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
-    hd_td_plan                        p;
+    hd_td_plan                        p = hd_td_plan_for(8 / planes, planes);
     return a->k > 0 && a->e <= HD_EXPERTS_MAX && (int64_t)a->t * a->s <= 16 * (int64_t)a->e &&
            (int64_t)a->t * a->s * a->n <= INT32_MAX &&
-           hd_td_choose<format>(a->n, a->k, 4, 1, HD_TD_TABLE_BYTES, &p);
+           hd_td_choose<format>(a->n, a->k, 1, HD_TD_TABLE_BYTES, &p);
 }
 
-template <int format>
+template <int format, typename shape>
+static inline bool hd_td_choose_units(const hd_grouped_gemm_args *a, hd_td_plan *p)
+{
+    *p = hd_td_plan_for(shape::tokens, shape::planes);
+    return hd_td_choose<format>(a->n, a->k, 1, HD_TD_TABLE_BYTES, p);
+}
+
+template <int format, int planes>
 static inline hd_status hd_launch_tiles_grouped_gemm(const void *args, hd_stream *stream)
 {
+    using one = hd_td_shape<1, planes>;
+    using two = hd_td_shape<2, planes>;
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     cudaStream_t const                q = hd_cuda_stream(stream);
     int64_t const                     slots = (int64_t)a->t * a->s; /* as many units at most */
-    hd_td_plan                        p;
+    hd_td_plan                        p = hd_td_plan_for(1, planes);
     if (slots == 0 || a->n == 0) return HD_OK;
     if (a->t == 1) {
-        if (!hd_td_choose<format>(a->n, a->k, 1, 1, 0, &p)) return HD_ERR_UNSUPPORTED;
-        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_slot<format>, *a, p, slots, q);
+        if (!hd_td_choose<format>(a->n, a->k, 1, 0, &p)) return HD_ERR_UNSUPPORTED;
+        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_slot<format, planes>, *a, p, slots,
+                                                  q);
     }
-    if (hd_td_is_crowded(a) && hd_td_choose<format>(a->n, a->k, 8, 1, HD_TD_TABLE_BYTES, &p))
-        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, 2>, *a, p, slots, q);
-    if (!hd_td_choose<format>(a->n, a->k, 4, 1, HD_TD_TABLE_BYTES, &p)) return HD_ERR_UNSUPPORTED;
-    return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, 1>, *a, p, slots, q);
+    if (hd_td_is_crowded(a, two::tokens) && hd_td_choose_units<format, two>(a, &p))
+        return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, two>, *a, p, slots, q);
+    if (!hd_td_choose_units<format, one>(a, &p)) return HD_ERR_UNSUPPORTED;
+    return hd_td_launch<hd_grouped_gemm_args>(hd_tiles_by_expert<format, one>, *a, p, slots, q);
 }
 
 #endif

@@ -9,8 +9,8 @@
  *
  * Decoding costs 11 instructions for 8 codes: the places of the bits in a word are chosen so that
  * two pairs need one mask each.  e2m1 x e4m3 is exact in f16, whose denormals the tensor cores
- * keep, and mma.m16n8k16 adds in f32.  Token q is columns 2 q (high plane) and 2 q + 1 (low);
- * f16_planes.cuh. */
+ * keep, and mma.m16n8k16 adds in f32.  Token q is columns 2 q (high plane) and 2 q + 1 (low;
+ * f16_planes.cuh), or column q of activations that are codes. */
 
 #define HD_TD_CODE_HALF (HD_TILES_CODE_BYTES / 2) /* of 16 rows of a tile */
 
@@ -53,8 +53,9 @@ static __device__ __forceinline__ float hd_td_power(uint32_t word, int byte)
     return __uint_as_float((word << (24 - 8 * byte) & 0xff000000u) >> 1);
 }
 
-/* What a finished sum must be multiplied by. */
-#define HD_TD_FACTOR 16384.0f
+/* What a finished sum must be multiplied by; where activations were decoded likewise. */
+#define HD_TD_FACTOR       0x1p14f
+#define HD_TD_CODED_FACTOR 0x1p28f
 
 /* ---- a tile ---- */
 
