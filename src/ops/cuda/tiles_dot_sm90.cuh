@@ -121,12 +121,11 @@ static __device__ void hd_td_fill(const source &units, const hd_td_plan &p, cons
 /* ---- sums ---- */
 
 /* Where a buffer notes slice i of the block's row tile `own`. */
-template <typename shape>
 static __device__ __forceinline__ float *hd_td_sums_of(const hd_td_walk &v, int buffer, int own,
                                                        int i)
 {
-    return v.s.sums + (uint32_t)(((buffer * v.p.owned + own) * v.p.slices + i) * shape::tokens *
-                                 HD_TILES_ROWS);
+    return v.s.sums +
+           (uint32_t)(((buffer * v.p.owned + own) * v.p.slices + i) * v.p.tokens * HD_TILES_ROWS);
 }
 
 /* The place of a token's row there, which meets no bank twice when lanes are (row, four tokens
@@ -154,7 +153,7 @@ static __device__ __forceinline__ void hd_td_note(const hd_td_walk &v, int buffe
     constexpr int  each = 3 - shape::planes; /* tokens of a lane in a block of columns */
     int const      lane = (int)threadIdx.x % 32;
     uint32_t const owner = (uint32_t)v.owner;
-    float *const   to = hd_td_sums_of<shape>(v, buffer, v.place, v.slice);
+    float *const   to = hd_td_sums_of(v, buffer, v.place, v.slice);
     uint32_t const there = hd_cluster_address(to, owner);
     uint32_t const barrier = hd_cluster_address(&v.s.head->summed[buffer], owner);
 #pragma unroll
@@ -204,16 +203,17 @@ template <typename shape, typename source>
 static __device__ __forceinline__ void hd_td_write(const source &units, const hd_td_walk &v,
                                                    const hd_td_round &r)
 {
-    constexpr int width = HD_TILES_ROWS * shape::tokens, kept = hd_td_kept(shape::blocks);
-    int const     buffer = r.local % kept, lane = (int)threadIdx.x % 32;
-    int const     first = ((int)threadIdx.x / 32 + r.local) % HD_TD_WARPS;
+    constexpr int kept = hd_td_kept(shape::blocks);
+    int const     width = HD_TILES_ROWS * v.p.tokens, buffer = r.local % kept,
+              lane = (int)threadIdx.x % 32;
+    int const first = ((int)threadIdx.x / 32 + r.local) % HD_TD_WARPS;
     for (int i = first; i < v.p.owned * r.n; i += HD_TD_WARPS) {
         int const     own = i / r.n, token = i % r.n;
         int32_t const row_tile = r.turn * v.p.groups + own * v.p.cluster + v.rank;
         if (i == first) hd_barrier_wait(&v.s.head->summed[buffer], (uint32_t)(r.local / kept) & 1);
         if (row_tile >= v.p.row_tiles) continue;
         const float *const from =
-            hd_td_sums_of<shape>(v, buffer, own, 0) + hd_td_place<shape>(lane, token);
+            hd_td_sums_of(v, buffer, own, 0) + hd_td_place<shape>(lane, token);
         float sum = 0;
 #pragma unroll 4
         for (int j = 0; j < v.p.slices; j++) sum += from[j * width];
@@ -381,8 +381,7 @@ template <int format> static inline bool hd_td_fit(hd_td_plan *p, size_t table, 
     p->here = p->slices / p->cluster;
     size_t const stage =
         (size_t)HD_TD_WARPS * (size_t)hd_td_chunk(p->blocks) * hd_td_tile<format>::bytes;
-    size_t const fixed =
-        HD_TD_HEAD_BYTES + table + hd_td_sum_bytes(p->blocks, p->planes) + hd_td_x_bytes(*p);
+    size_t const fixed = HD_TD_HEAD_BYTES + table + hd_td_sum_bytes(*p) + hd_td_x_bytes(*p);
     if (fixed + least * stage > HD_TD_SMEM) return false;
     size_t const fit = (HD_TD_SMEM - fixed) / stage;
     p->groups = HD_TD_WARPS / p->here;

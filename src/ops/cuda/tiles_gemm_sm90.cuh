@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
     hd_tiles_gemm(hd_gemm_args const a, hd_td_plan const p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    hd_td_run<format, shape>(hd_td_groups<format>{a}, p, hd_td_share<shape>(shared, p), a.g);
+    hd_td_run<format, shape>(hd_td_groups<format>{a}, p, hd_td_share(shared, p), a.g);
 }
 
 /* planes  of activations: 2 of floats, 1 of codes */

@@ -84,15 +84,26 @@ template <int format, int per_unit> struct hd_td_expert_units {
     }
 };
 
+/* Asks for the experts' pointers while the kernel before ends: the lines of all, because who is
+ * wanted is not known yet. */
+static __device__ __forceinline__ void hd_td_fetch_lists(const hd_grouped_gemm_args &a)
+{
+    constexpr int line = 128 / (int)sizeof(void *);
+    for (int32_t i = (int32_t)threadIdx.x * line; i < a.e; i += (int32_t)blockDim.x * line) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.w + i));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.sf + i));
+    }
+}
+
 template <int format, int planes>
 static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
     hd_tiles_by_slot(hd_grouped_gemm_args const a, hd_td_plan const p)
 {
     using shape = hd_td_shape<1, planes>;
     extern __shared__ __align__(128) uint8_t shared[];
+    hd_td_fetch_lists(a);
     hd_await_previous(); /* the ids may be its work */
-    hd_td_run<format, shape>(hd_td_slot_units<format>{a}, p, hd_td_share<shape>(shared, p),
-                             a.t * a.s);
+    hd_td_run<format, shape>(hd_td_slot_units<format>{a}, p, hd_td_share(shared, p), a.t * a.s);
 }
 
 template <int format, typename shape>
@@ -101,10 +112,11 @@ static __global__ void __launch_bounds__(HD_TD_THREADS, 1)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     hd_td_table *const                       t = (hd_td_table *)shared;
+    hd_td_fetch_lists(a);
     hd_await_previous();
     hd_count_units(a, shape::tokens, t->first);
     hd_td_run<format, shape>(hd_td_expert_units<format, shape::tokens>{a, t}, p,
-                             hd_td_share<shape>(shared + HD_TD_TABLE_BYTES, p), t->first[a.e]);
+                             hd_td_share(shared + HD_TD_TABLE_BYTES, p), t->first[a.e]);
 }
 
 /* Whether experts get so many of the t * s slots that units of two blocks of columns, with room

@@ -88,19 +88,19 @@ static __host__ __device__ __forceinline__ uint32_t hd_td_x_bytes(const hd_td_pl
                       p.planes * p.tokens);
 }
 
-static __host__ __device__ constexpr uint32_t hd_td_sum_bytes(int blocks, int planes)
+/* Bytes of a block's sums. */
+static __host__ __device__ __forceinline__ uint32_t hd_td_sum_bytes(const hd_td_plan &p)
 {
-    return (uint32_t)(hd_td_kept(blocks) * HD_TD_WARPS * HD_TILES_ROWS * 8 / planes * blocks *
+    return (uint32_t)(hd_td_kept(p.blocks) * HD_TD_WARPS * HD_TILES_ROWS * p.tokens *
                       (int)sizeof(float));
 }
 
-template <typename shape>
 static __device__ __forceinline__ hd_td_shared hd_td_share(uint8_t *base, const hd_td_plan &p)
 {
     hd_td_shared s;
     s.head = (hd_td_head *)base;
     s.sums = (float *)(base + HD_TD_HEAD_BYTES);
-    s.x = (uint4 *)((uint8_t *)s.sums + hd_td_sum_bytes(shape::blocks, shape::planes));
+    s.x = (uint4 *)((uint8_t *)s.sums + hd_td_sum_bytes(p));
     s.ring = (uint8_t *)s.x + hd_td_x_bytes(p);
     return s;
 }

@@ -143,24 +143,56 @@ static __device__ __forceinline__ uint32_t hd_td_read_word(const uint8_t *codes,
     return codes[0] | (uint32_t)codes[1] << 8 | (uint32_t)codes[2] << 16 | (uint32_t)codes[3] << 24;
 }
 
+/* Decodes the warp's slice of tokens q, q + groups, ..: `at_once` of them, whose loads are under
+ * way together. */
+template <int format, int at_once, typename source>
+static __device__ __forceinline__ void hd_td_decode_some(const source &units, const hd_td_walk &v,
+                                                         int32_t unit, int q, int n)
+{
+    int const      lane = (int)threadIdx.x % 32, octets = v.tiles * 8;
+    const uint8_t *codes[at_once], *sf[at_once];
+    float          scale[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; i++) {
+        int const     token = q + i * v.p.groups;
+        int64_t const row = units.row(unit, token < n ? token : 0), from = row * units.args().k;
+        codes[i] = units.args().x_codes + from / 2;
+        sf[i] = units.args().x_sf + from / 16;
+        scale[i] = units.args().x_scale[units.x_scale(row)];
+    }
+    for (int o = lane; o < octets; o += 32) {
+        int32_t const at = hd_td_octet_of(v.p, o) + v.slice * (HD_TILES_COLS / 8);
+        uint32_t      word[at_once];
+        uint8_t       s[at_once];
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            word[i] = hd_td_read_word(codes[i], at);
+            s[i] = sf[i][at / 2];
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            int const token = q + i * v.p.groups;
+            if (token < n)
+                v.s.x[(v.own * 2 * v.p.tokens + token) * 4 + hd_td_octet<format>(v.p, o)] =
+                    hd_td_decode_eight(word[i], s[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; i++)
+        if (lane == 0 && q + i * v.p.groups < n)
+            v.s.head->units[v.slice][q + i * v.p.groups] = scale[i];
+}
+
 template <int format, typename source>
 static __device__ __forceinline__ void hd_td_decode(const source &units, const hd_td_walk &v,
                                                     int32_t unit, int n)
 {
-    int const lane = (int)threadIdx.x % 32, octets = v.tiles * 8;
-    for (int q = v.group; q < n; q += v.p.groups) {
-        int64_t const        row = units.row(unit, q), from = row * units.args().k;
-        const uint8_t *const codes = units.args().x_codes + from / 2;
-        const uint8_t *const sf = units.args().x_sf + from / 16;
-        uint4 *const         to = v.s.x + (v.own * 2 * v.p.tokens + q) * 4;
-        if (lane == 0) v.s.head->units[v.slice][q] = units.args().x_scale[units.x_scale(row)];
-#pragma unroll 2
-        for (int o = lane; o < octets; o += 32) {
-            int32_t const at = hd_td_octet_of(v.p, o) + v.slice * (HD_TILES_COLS / 8);
-            to[hd_td_octet<format>(v.p, o)] =
-                hd_td_decode_eight(hd_td_read_word(codes, at), sf[at / 2]);
-        }
+    if (n <= v.p.groups) {
+        if (v.group < n) hd_td_decode_some<format, 1>(units, v, unit, v.group, n);
+        return;
     }
+    for (int q = v.group; q < n; q += 4 * v.p.groups)
+        hd_td_decode_some<format, 4>(units, v, unit, q, n);
 }
 
 template <int format, typename shape, typename source>
