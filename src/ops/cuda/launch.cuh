@@ -178,6 +178,22 @@ static __device__ __forceinline__ uint32_t hd_warp_max_bits(uint32_t x)
     return __reduce_max_sync(0xffffffffu, x);
 }
 
+/* Sums of `count` values, a power of two up to 32: lane l gets that of value l / (32 / count). Each
+ * step halves what a lane still holds; the order of a sum is that of hd_warp_sum. */
+template <int count, int offset = 16> static __device__ __forceinline__ float hd_warp_join(float *v)
+{
+    constexpr int n = count / 2;
+    bool const    is_high = threadIdx.x & offset;
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float const given = is_high ? v[i] : v[i + n], kept = is_high ? v[i + n] : v[i];
+        v[i] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
+    }
+    if constexpr (count == 1) v[0] += __shfl_xor_sync(0xffffffffu, v[0], offset);
+    if constexpr (offset > 1) return hd_warp_join<(count > 1 ? n : 1), offset / 2>(v);
+    return v[0];
+}
+
 /* Over a block of any whole number of warps, at most 32; `scratch` is [32] shared and may be
  * used again after the call returned. */
 static __device__ __forceinline__ float hd_block_sum(float x, float *scratch)
