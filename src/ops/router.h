@@ -16,6 +16,7 @@ HD_BEGIN_C
  *
  * numerics  scores in f32 or wider; an id may differ where its score is within tolerance of
  *           the cut
+ * order     bias may be read before what precedes in the stream has ended
  * limits    s <= e <= 1024, s <= 64; table entries in [0, e) */
 typedef enum hd_router_score {
     HD_ROUTER_SQRTSOFTPLUS,

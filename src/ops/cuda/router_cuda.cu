@@ -1,149 +1,134 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/router.h"
 
-/* Bound by latency: a few hundred scores and s rounds of finding the largest.
- * Grid: a block of THREADS for each token.  All threads compute scores, the first warp does the
- * rest: a lane knows the best of its own experts (lane, lane + 32, ...), in each round the lanes
- * compare and the winner looks for its next.  Scores are in double, because experts follow from
- * them and there are so few. */
+/* Bound by latency: a few hundred scores, of which some are picked.
+ * Grid: a block for each token, a thread for each expert.  Nothing is picked in turns: each
+ * expert counts those of its warp that come before it, the s first of each warp count those
+ * among themselves, and who counts less than s is picked and knows its place. */
 
-#define THREADS 256
-#define NO_ID   0x7fffffff
-static_assert(HD_ROUTER_MAX_EXPERTS == 32 * 32, "a lane notes its taken experts in 32 bits");
-static_assert(HD_ROUTER_MAX_SLOTS == 2 * 32, "a lane places two slots");
+#define PER_WARP_MAX 32
+#define CANDIDATES   HD_ROUTER_MAX_EXPERTS
+static_assert(HD_ROUTER_MAX_EXPERTS <= 1024, "a thread for each expert");
 
-/* An expert, and score + bias as an integer that orders alike. */
-typedef struct choice {
-    uint64_t key;
-    int32_t  id; /* NO_ID: none, with key 0 */
-} choice;
+struct router_shared {
+    float              score[HD_ROUTER_MAX_EXPERTS];
+    uint32_t           key[HD_ROUTER_MAX_EXPERTS];
+    unsigned long long best[CANDIDATES]; /* of each warp: key, then the complement of the id */
+    int32_t            id[HD_ROUTER_MAX_SLOTS];
+    float              picked[HD_ROUTER_MAX_SLOTS]; /* scores of id */
+    float              scratch[32];
+};
 
-static __device__ double score_expert(const hd_router_args *a, double x)
+/* The score of this thread's expert; softmax asks all of the block. */
+static __device__ float find_score(const hd_router_args &a, float x, bool is_in, float *scratch)
 {
-    if (a->scoring == HD_ROUTER_SOFTMAX) return x;
-    if (a->scoring == HD_ROUTER_SIGMOID) return 1.0 / (1.0 + exp(-x));
-    return sqrt(log1p(exp(-fabs(x))) + fmax(x, 0.0));
+    if (a.scoring == HD_ROUTER_SIGMOID) return 1 / (1 + expf(-x));
+    if (a.scoring == HD_ROUTER_SQRTSOFTPLUS) return sqrtf(log1pf(expf(-fabsf(x))) + fmaxf(x, 0));
+    float const largest = hd_block_max(is_in ? x : -INFINITY, scratch);
+    float const e = is_in ? expf(x - largest) : 0;
+    return e / hd_block_sum(e, scratch);
 }
 
-static __device__ double sum_warp(double x)
+/* Bits that order as values do. */
+static __device__ uint32_t value_key(float value)
 {
-    for (int o = 16; o > 0; o >>= 1) x += __shfl_xor_sync(0xffffffffu, x, o);
-    return x;
-}
-
-/* Turns logits into shares, by the first warp. */
-static __device__ void apply_softmax(double *score, int32_t n, int32_t lane)
-{
-    double largest = score[0], sum = 0;
-    for (int32_t e = lane; e < n; e += 32) largest = fmax(largest, score[e]);
-    for (int o = 16; o > 0; o >>= 1)
-        largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, o));
-    for (int32_t e = lane; e < n; e += 32) sum += score[e] = exp(score[e] - largest);
-    sum = sum_warp(sum);
-    for (int32_t e = lane; e < n; e += 32) score[e] /= sum;
-    __syncwarp();
-}
-
-static __device__ uint64_t value_key(double value)
-{
-    uint64_t const bits = (uint64_t)__double_as_longlong(value), sign = 1ull << 63;
+    uint32_t const bits = __float_as_uint(value), sign = 0x80000000u;
     return bits & sign ? ~bits : bits | sign;
 }
 
-/* The best of a lane's experts that are not taken, of equals the lowest. */
-static __device__ choice best_of_lane(const double *value, int32_t n, uint32_t taken, int32_t lane)
+/* Experts of this thread's warp that come before its own: by falling key, then by rising id. */
+static __device__ int count_in_warp(const uint32_t *key, uint32_t own)
 {
-    choice best = {0, NO_ID};
-    for (int32_t e = lane; e < n; e += 32) {
-        uint64_t const key = value_key(value[e]);
-        if (!(taken >> (e / 32) & 1) && (best.id == NO_ID || key > best.key)) best = {key, e};
+    const uint4 *const four = (const uint4 *)(key + threadIdx.x / 32 * 32);
+    int const          lane = (int)threadIdx.x % 32;
+    int                n = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint4 const    v = four[i];
+        uint32_t const keys[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) n += keys[j] > own || (keys[j] == own && 4 * i + j < lane);
     }
-    return best;
+    return n;
 }
 
-/* The best of all lanes, of equals the lowest id. */
-static __device__ int32_t best_of_warp(choice c)
+/* Of n candidates those that come before `own`. */
+static __device__ int count_in_block(const unsigned long long *best, int n, unsigned long long own)
 {
-    uint32_t const high = (uint32_t)(c.key >> 32);
-    uint32_t const top = hd_warp_max_bits(high);
-    uint32_t const low = high == top ? (uint32_t)c.key : 0;
-    uint32_t const top_low = hd_warp_max_bits(low);
-    bool const     is_best = high == top && low == top_low;
-    return (int32_t)__reduce_min_sync(0xffffffffu, is_best ? (uint32_t)c.id : NO_ID);
+    int before = 0;
+#pragma unroll 8
+    for (int i = 0; i < n; i++) before += best[i] > own;
+    return before;
 }
 
-/* The s largest values, by the first warp. */
-static __device__ void pick_experts(const hd_router_args *a, const double *value, int32_t *ids,
-                                    int32_t lane)
+/* The s largest of score + bias, of which this thread has one, by the whole block. */
+static __device__ void pick_experts(const hd_router_args &a, router_shared &s, float value)
 {
-    uint32_t taken = 0;
-    choice   best = best_of_lane(value, a->e, taken, lane);
-    for (int32_t s = 0; s < a->s; s++) {
-        int32_t const id = best_of_warp(best);
-        if (lane == 0) ids[s] = id;
-        if (best.id != id) continue;
-        taken |= 1u << (id / 32);
-        best = best_of_lane(value, a->e, taken, lane);
+    int const      e = (int)threadIdx.x, warp = e / 32, each = min(a.s, PER_WARP_MAX);
+    int const      n = (int)blockDim.x / 32 * each;
+    uint32_t const key = e < a.e ? value_key(value) : 0;
+    s.key[e] = key;
+    __syncwarp();
+    int const before = count_in_warp(s.key, key);
+    if (before < each) s.best[warp * each + before] = (unsigned long long)key << 32 | ~(uint32_t)e;
+    __syncthreads();
+    for (int i = e; i < n; i += (int)blockDim.x) {
+        unsigned long long const own = s.best[i];
+        int const                place = count_in_block(s.best, n, own);
+        if (place >= a.s) continue;
+        s.id[place] = (int32_t) ~(uint32_t)own;
+        s.picked[place] = s.score[s.id[place]];
     }
-    __syncwarp();
 }
 
-static __device__ void look_up_experts(const hd_router_args *a, int64_t t, int32_t *ids,
-                                       int32_t lane)
+static __device__ void look_up_experts(const hd_router_args &a, router_shared &s)
 {
-    const int32_t *const line = a->table + (int64_t)a->token[t] * a->s;
-    for (int32_t s = lane; s < a->s; s += 32) ids[s] = line[s];
-    __syncwarp();
+    int const i = (int)threadIdx.x;
+    __syncthreads();
+    for (int at = i; at < a.s; at += (int)blockDim.x) {
+        s.id[at] = a.table[(int64_t)a.token[blockIdx.x] * a.s + at];
+        s.picked[at] = s.score[s.id[at]];
+    }
 }
 
 /* Scores are not negative, so their bits order as they do; NaN has a place too. */
-static __device__ long long order_key(double score) { return __double_as_longlong(fabs(score)); }
+static __device__ int32_t order_key(float score) { return __float_as_int(fabsf(score)); }
 
-/* Place of slot s by falling score, ties by rising id, equal ids (of a table) as they come. */
-static __device__ int32_t place_slot(const double *score, const int32_t *ids, int32_t n, int32_t s)
+/* Puts slot `own` in its place by falling score, ties by rising id, equal ids (of a table) as they
+ * come. */
+static __device__ void write_slot(const hd_router_args &a, const router_shared &s, int own)
 {
-    long long const own = order_key(score[ids[s]]);
-    int32_t         place = 0;
-    for (int32_t i = 0; i < n; i++) {
-        long long const key = order_key(score[ids[i]]);
-        bool const      is_before_tie = ids[i] != ids[s] ? ids[i] < ids[s] : i < s;
-        place += key > own || (key == own && is_before_tie);
+    int32_t const id = s.id[own], key = order_key(s.picked[own]);
+    float         sum = 0;
+    int           place = 0;
+    for (int i = 0; i < a.s; i++) {
+        int32_t const other = order_key(s.picked[i]);
+        bool const    is_before_tie = s.id[i] != id ? s.id[i] < id : i < own;
+        place += other > key || (other == key && is_before_tie);
+        sum += s.picked[i];
     }
-    return place;
-}
-
-static __device__ void write_weights(const hd_router_args *a, int64_t t, const double *score,
-                                     const int32_t *ids, int32_t lane)
-{
-    double sum = 0;
-    for (int32_t s = lane; s < a->s; s += 32) sum += score[ids[s]];
-    sum = a->scoring == HD_ROUTER_SOFTMAX ? 1.0 : sum_warp(sum);
-    for (int32_t s = lane; s < a->s; s += 32) {
-        int64_t const at = t * a->s + place_slot(score, ids, a->s, s);
-        a->ids[at] = ids[s];
-        a->w[at] = (float)(score[ids[s]] / sum * (double)a->scale);
-    }
+    if (a.scoring == HD_ROUTER_SOFTMAX) sum = 1;
+    a.ids[(int64_t)blockIdx.x * a.s + place] = id;
+    a.w[(int64_t)blockIdx.x * a.s + place] = s.picked[own] / sum * a.scale;
 }
 
 static __global__ void route_tokens(hd_router_args const a)
 {
-    __shared__ double  score[HD_ROUTER_MAX_EXPERTS], value[HD_ROUTER_MAX_EXPERTS];
-    __shared__ int32_t ids[HD_ROUTER_MAX_SLOTS];
-    int64_t const      t = blockIdx.x;
-    int32_t const      lane = (int32_t)threadIdx.x;
-    const float *const logits = a.logits + t * a.e;
-    hd_take_turn();
-    for (int32_t e = lane; e < a.e; e += THREADS) score[e] = score_expert(&a, (double)logits[e]);
+    __shared__ __align__(16) router_shared s;
+    int const                              e = (int)threadIdx.x;
+    bool const                             is_in = e < a.e;
+    hd_release_next();
+    float const bias = is_in && !a.is_hash ? a.bias[e] : 0;
+    hd_await_previous();
+    float const x = is_in ? a.logits[(int64_t)blockIdx.x * a.e + e] : 0;
+    float const score = find_score(a, x, is_in, s.scratch);
+    s.score[e] = score;
+    if (a.is_hash)
+        look_up_experts(a, s);
+    else
+        pick_experts(a, s, score + bias);
     __syncthreads();
-    if (lane >= 32) return;
-    if (a.scoring == HD_ROUTER_SOFTMAX) apply_softmax(score, a.e, lane);
-    if (a.is_hash) {
-        look_up_experts(&a, t, ids, lane);
-    } else {
-        for (int32_t e = lane; e < a.e; e += 32) value[e] = score[e] + a.bias[e];
-        pick_experts(&a, value, ids, lane);
-    }
-    write_weights(&a, t, score, ids, lane);
+    for (int i = e; i < a.s; i += (int)blockDim.x) write_slot(a, s, i);
 }
 
 bool hd_router_cuda_supports(const void *args)
@@ -156,5 +141,6 @@ hd_status hd_router_cuda(const void *args, hd_stream *stream)
 {
     const hd_router_args *const a = (const hd_router_args *)args;
     if (a->t == 0) return HD_OK;
-    return hd_launch(route_tokens, (unsigned)a->t, THREADS, 0, hd_cuda_stream(stream), *a);
+    return hd_launch(route_tokens, (unsigned)a->t, hd_threads(a->e, HD_ROUTER_MAX_EXPERTS), 0,
+                     hd_cuda_stream(stream), *a);
 }
