@@ -11,7 +11,8 @@ HD_BEGIN_C
  *
  * numerics  sum of squares in f32 or wider, any order; one rounding at y
  * aliasing  y may be x
- * special   a row of zeros gives zeros */
+ * special   a row of zeros gives zeros
+ * order     w may be read before what precedes in the stream has ended */
 typedef struct hd_rmsnorm_args {
     const float *x; /* [t, d] in                        */
     const float *w; /* [d]    in   only when has_w      */

@@ -4,7 +4,8 @@
 
 /* Bound by bytes: (2m + 1) * d for each token.
  * Grid: a block for each token and run of THREADS channels.  A thread holds its channel of all
- * streams, so it can write them in place; the mixing weights stand in shared memory. */
+ * streams, so it can write them in place; the mixing weights stand in shared memory.  All loads
+ * are made before any is waited for. */
 
 #define THREADS 256
 #define MAX_M   HD_HC_MAX_STREAMS
@@ -22,16 +23,15 @@ static __global__ void mix_back(hd_hc_post_args const a)
     __shared__ float comb[MAX_M * MAX_M], post[MAX_M];
     int64_t const    t = blockIdx.x;
     int32_t const    c = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
+    float *const     s = a.s + t * a.m * a.d + c;
+    float            old[MAX_M], y = 0;
     hd_take_turn();
+#pragma unroll
+    for (int32_t i = 0; i < MAX_M; i++) old[i] = i < a.m && c < a.d ? s[(int64_t)i * a.d] : 0;
+    if (c < a.d) y = a.y[t * a.d + c];
     load_weights(&a, t, comb, post);
     __syncthreads();
     if (c >= a.d) return;
-    float *const s = a.s + t * a.m * a.d + c;
-    float const  y = a.y[t * a.d + c];
-    float        old[MAX_M];
-#pragma unroll
-    for (int32_t i = 0; i < MAX_M; i++)
-        if (i < a.m) old[i] = s[(int64_t)i * a.d];
     for (int32_t j = 0; j < a.m; j++) {
         float next = post[j] * y;
 #pragma unroll

@@ -2,34 +2,57 @@
 #include "ops/cuda/vectors.cuh"
 #include "ops/rmsnorm.h"
 
-/* Bound by bytes: a read and a write for each element, the second read comes from L1.
- * Grid: a block for each row, as many threads as the row has vectors of four, up to 1024: one
- * token of a wide model is read in one go. */
+/* Bound by latency for one token, by bytes for many: a read and a write for each element.
+ * Grid: a block for each row, as many threads as the row has vectors of four, up to 1024.  A thread
+ * keeps its first vector, all that it has of most rows; of longer ones the second read comes from
+ * L1. */
 
 #define MAX_THREADS 1024
 
+struct norm_row {
+    const float *x, *w;
+    float       *y;
+    int32_t      d;
+    bool         is_wide, is_w_wide;
+
+    __device__ __forceinline__ float4 load(int32_t c) const
+    {
+        return c < d ? hd_load4(x + c, d - c, is_wide) : float4{0, 0, 0, 0};
+    }
+    __device__ __forceinline__ float4 weight(int32_t c) const
+    {
+        return w && c < d ? hd_load4(w + c, d - c, is_w_wide) : float4{1, 1, 1, 1};
+    }
+    __device__ __forceinline__ void store(int32_t c, float4 v, float r, float4 by) const
+    {
+        float4 const out = {v.x * r * by.x, v.y * r * by.y, v.z * r * by.z, v.w * r * by.w};
+        if (c < d) hd_store4(y + c, out, d - c, is_wide);
+    }
+};
+
 static __global__ void normalise_rows(hd_rmsnorm_args const a)
 {
-    __shared__ float   scratch[32];
-    const float *const x = a.x + (int64_t)blockIdx.x * a.d;
-    float *const       y = a.y + (int64_t)blockIdx.x * a.d;
-    int32_t const      first = (int32_t)threadIdx.x * 4, step = (int32_t)blockDim.x * 4;
-    bool const         is_wide = hd_is_wide(a.x, a.d) && hd_is_wide(a.y, a.d);
-    bool const         is_w_wide = a.has_w && hd_is_wide(a.w, a.d);
-    float              sum = 0;
-    hd_take_turn();
-    for (int32_t c = first; c < a.d; c += step) {
-        float4 const v = hd_load4(x + c, a.d - c, is_wide);
+    __shared__ float scratch[32];
+    int64_t const    at = (int64_t)blockIdx.x * a.d;
+    int32_t const    first = (int32_t)threadIdx.x * 4, step = (int32_t)blockDim.x * 4;
+    norm_row const   row = {a.x + at,
+                          a.has_w ? a.w : NULL,
+                            a.y + at,
+                            a.d,
+                            hd_is_wide(a.x, a.d) && hd_is_wide(a.y, a.d),
+                            hd_is_wide(a.w, a.d)};
+    hd_release_next();
+    float4 const w = row.weight(first);
+    hd_await_previous();
+    float4 const x = row.load(first);
+    float        sum = hd_dot4(x, x, 0);
+    for (int32_t c = first + step; c < a.d; c += step) {
+        float4 const v = row.load(c);
         sum = hd_dot4(v, v, sum);
     }
     float const r = 1.0f / sqrtf(hd_block_sum(sum, scratch) / (float)a.d + a.eps);
-    for (int32_t c = first; c < a.d; c += step) {
-        float4 const v = hd_load4(x + c, a.d - c, is_wide);
-        float4       w = {1, 1, 1, 1};
-        if (a.has_w) w = hd_load4(a.w + c, a.d - c, is_w_wide);
-        float4 const out = {v.x * r * w.x, v.y * r * w.y, v.z * r * w.z, v.w * r * w.w};
-        hd_store4(y + c, out, a.d - c, is_wide);
-    }
+    row.store(first, x, r, w);
+    for (int32_t c = first + step; c < a.d; c += step) row.store(c, row.load(c), r, row.weight(c));
 }
 
 bool hd_rmsnorm_cuda_supports(const void *args)
