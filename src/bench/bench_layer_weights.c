@@ -74,21 +74,20 @@ typedef struct maker {
     bool            has_tiles; /* what Hopper's kernels for four-bit weights take */
 } maker;
 
-/* Runs of `bytes` whose values are taken from a pattern over and over. */
+/* Runs of `bytes` whose values are taken from a pattern over and over: what is there is copied
+ * behind itself, where it is used. */
 static void *put_pattern(maker *m, const uint8_t *pattern, size_t bytes)
 {
-    void    *to = NULL;
-    uint8_t *host = m->status == HD_OK ? hd_memory_alloc(bytes) : NULL;
-    if (m->status != HD_OK) return NULL;
-    if (!host) {
-        m->status = HD_ERR_MEMORY;
-        hd_error_set(m->err, m->status, -1, "no room for weights of %zu bytes", bytes);
-        return NULL;
+    void  *to = NULL;
+    size_t there = bytes < PATTERN ? bytes : PATTERN;
+    if (m->status == HD_OK) m->status = hd_bench_put(m->p, NULL, bytes, &to, m->err);
+    if (m->status == HD_OK) m->status = hd_device_write(m->p->device, to, pattern, there, m->err);
+    while (m->status == HD_OK && there < bytes) {
+        size_t const  n = bytes - there < there ? bytes - there : there;
+        hd_copy const more = {HD_COPY_WITHIN, (char *)to + there, to, n, n, n, 1};
+        m->status = hd_device_copy(m->p->device, &more, m->err);
+        there += n;
     }
-    for (size_t at = 0; at < bytes; at += PATTERN)
-        memcpy(host + at, pattern, bytes - at < PATTERN ? bytes - at : PATTERN);
-    m->status = hd_bench_put(m->p, host, bytes, &to, m->err);
-    hd_memory_free(host);
     return to;
 }
 
