@@ -7,6 +7,7 @@
 
 #include "ops/cache_write.h"
 #include "ops/embed.h"
+#include "quant/fp4.h"
 
 static uint32_t next_random(uint64_t *s)
 {
@@ -24,13 +25,16 @@ static bool is_grouped(const hd_op *op) { return strncmp(op->name, "grouped_gemm
 static float random_float(const hd_operand *o, const hd_bench_filler *f, uint32_t r)
 {
     if (f->has_bf16_x && is_named(o, "x")) return (float)(r % 255) / 128 - 1;
+    if (f->has_fp4_q && is_named(o, "q")) return hd_e2m1_to_f32((uint8_t)r);
     return (float)r / (float)(1U << 30) - 1;
 }
 
-/* Codes may be anything; scales, E4M3 or E8M0, are near one, and so are rows of a cache. */
+/* Codes may be anything; scales, E4M3 or E8M0, are near one, and so are rows of a cache.  Those of
+ * the indexer went through a Hadamard transform: the scales of one are within a factor of four. */
 static uint8_t random_byte(const hd_operand *o, uint32_t r)
 {
     if (is_named(o, "w") || is_named(o, "x_codes")) return (uint8_t)r;
+    if (is_named(o, "keys")) return (uint8_t)(0x7D + r % 3);
     return (uint8_t)(0x30 + r % (is_named(o, "sf") ? 16 : 8));
 }
 

@@ -36,6 +36,7 @@ typedef struct hd_bench_filler {
     int32_t     set;  /* of operands: sets in a row choose other experts for a single token */
     const char *only; /* the operand to make; NULL: all */
     bool        has_bf16_x;
+    bool        has_fp4_q; /* the indexer's, rounded as the official model does */
     uint64_t    rng;
 } hd_bench_filler;
 void hd_bench_fill(const hd_operand *o, hd_bench_filler *f, void *data);
