@@ -15,6 +15,7 @@ HD_BEGIN_C
  *   sum over i + hc_eps; then iters - 1 times by its sum over j + hc_eps and over i + hc_eps
  *
  * numerics  f32 or wider throughout, one rounding at each output
+ * order     fn, base and scale may be read before what precedes in the stream has ended
  * limits    1 <= m <= 8 */
 typedef struct hd_hc_pre_args {
     const float *s;     /* [t, m, d]         in  */

@@ -56,6 +56,15 @@ static __device__ __forceinline__ void hd_store_at(uint32_t address, float x, ui
         : "memory");
 }
 
+/* The same with sixteen bytes: a message has its price, whatever it carries. */
+static __device__ __forceinline__ void hd_store4_at(uint32_t address, float4 x, uint32_t barrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], "
+                 "{%1,%2,%3,%4}, [%5];" ::"r"(address),
+                 "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+                 : "memory");
+}
+
 /* Waits until the phase of this parity is complete. */
 static __device__ __forceinline__ void hd_barrier_wait(uint64_t *b, uint32_t parity)
 {
