@@ -15,6 +15,7 @@ HD_BEGIN_C
  *
  * numerics  the angle is the f32 product, as released: an exact one differs by up to 0.024 rad
  *           at position 1M; cosine and sine of it to f32 or better
+ * order     freq may be read before what precedes in the stream has ended
  * limits    dr even, dr <= d, group >= 1 */
 typedef struct hd_rope_tail_args {
     float         *x;    /* [t, h, d] in and out              */

@@ -3,7 +3,8 @@
 
 /* Bound by bytes for many heads, by the sine of a large angle for few.
  * Grid: a thread for each token, run of HEADS heads and pair; neighbouring threads have
- * neighbouring pairs, and a thread's heads share one sine and cosine. */
+ * neighbouring pairs, and a thread's heads share one sine and cosine, and
+ * are all loaded before one is stored. */
 
 #define THREADS 128
 #define HEADS   4
@@ -15,16 +16,24 @@ static __global__ void rotate_tails(hd_rope_tail_args const a)
     int64_t const t = at / pairs / runs;
     if (t >= a.t) return;
     int32_t const i = (int32_t)(at % pairs), first = (int32_t)(at / pairs % runs) * HEADS;
-    hd_take_turn();
+    float *const  x = a.x + (t * a.h + first) * a.d + (a.d - a.dr) + 2 * i;
+    float         even[HEADS], odd[HEADS], s, c;
+    hd_release_next();
+    float const freq = a.freq[i];
+    hd_await_previous();
+#pragma unroll
+    for (int32_t h = 0; h < HEADS; h++) {
+        if (first + h >= a.h) break;
+        even[h] = x[(int64_t)h * a.d];
+        odd[h] = x[(int64_t)h * a.d + 1];
+    }
     int32_t const pos = a.pos[t];
-    float const   angle = __fmul_rn((float)(pos - pos % a.group), a.freq[i]) * a.sign;
-    float         s, c;
-    sincosf(angle, &s, &c);
-    for (int32_t h = first; h < a.h && h < first + HEADS; h++) {
-        float *const x = a.x + (t * a.h + h) * a.d + (a.d - a.dr) + 2 * i;
-        float const  even = x[0], odd = x[1];
-        x[0] = even * c - odd * s;
-        x[1] = even * s + odd * c;
+    sincosf(__fmul_rn((float)(pos - pos % a.group), freq) * a.sign, &s, &c);
+#pragma unroll
+    for (int32_t h = 0; h < HEADS; h++) {
+        if (first + h >= a.h) break;
+        x[(int64_t)h * a.d] = even[h] * c - odd[h] * s;
+        x[(int64_t)h * a.d + 1] = even[h] * s + odd[h] * c;
     }
 }
 
