@@ -24,6 +24,12 @@
 #define GROUPS     (2 * THREADS)
 #define CANDIDATES 4096
 #define MOST       8 /* blocks of a cluster that every GPU can run */
+/* Blocks of few rows that share a multiprocessor, where it holds 2,048 threads. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define RESIDENT 1
+#else
+#define RESIDENT 2
+#endif
 static_assert(BINS == 2 * THREADS, "a thread sums two bins");
 
 namespace cg = cooperative_groups;
@@ -445,7 +451,7 @@ static __device__ range list_all(const float *score, int32_t n, int32_t k, share
 /* ---- the kernel ---- */
 
 template <int vectors>
-static __global__ void __launch_bounds__(THREADS, vectors == 2 ? 2 : 1)
+static __global__ void __launch_bounds__(THREADS, vectors == 2 ? RESIDENT : 1)
     list_rows(hd_topk_args const a)
 {
     __shared__ shared_rows s;
