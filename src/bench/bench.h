@@ -31,6 +31,7 @@ typedef struct hd_bench_row {
     double      us;         /* median of one call        */
     double      bytes;      /* read and written by one, each once */
     double      operations; /* multiplications and additions */
+    int32_t     context;    /* of a layer: tokens that its last one sees */
     double      read_share; /* of the machine's read bandwidth around the same moment */
     double      peak_share; /* of its peak */
     double      tokens_per_s;
@@ -69,6 +70,10 @@ hd_status hd_bench_roofline(const hd_bench_options *o, hd_bench_report *out, con
  * of weights; a row for each step, and one for the whole. */
 hd_status hd_bench_layer(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
                          hd_error *err);
+/* The same layers as wholes, at contexts of 1,024 tokens and four times as many up to the one asked
+ * for: what a token costs against what is there already. */
+hd_status hd_bench_contexts(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
+                            hd_error *err);
 /* Prompts and single tokens of an open engine with at least one session free, at contexts that
  * double up to its own. */
 hd_status hd_bench_engine(hd_engine *e, hd_bench_report *out, const hd_log *log, hd_error *err);
@@ -76,7 +81,8 @@ hd_status hd_bench_engine(hd_engine *e, hd_bench_report *out, const hd_log *log,
 void hd_bench_print(const hd_bench_report *r, hd_buffer *out);
 void hd_bench_print_json(const hd_bench_report *r, hd_buffer *out);
 void hd_bench_print_csv(const hd_bench_report *r, hd_buffer *out);
-/* A picture of the rows: bars; of a roofline the roof and the products below it. */
+/* A picture of the rows: bars; of a roofline the roof and the products below it; of contexts a
+ * curve for each kind of layer. */
 void hd_bench_print_svg(const hd_bench_report *r, hd_buffer *out);
 
 HD_END_C

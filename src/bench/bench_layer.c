@@ -183,8 +183,10 @@ static hd_status measure_part(layer_job *j, const char *name, int32_t first, int
 {
     int32_t const layers = j->m.config.n_layers;
     hd_plan       part = take_steps(j, first, n, 1);
-    hd_bench_row  row = {
-         .op = "layer", .kernel = hd_act_name(j->m.model.act), .tokens = j->o.tokens};
+    hd_bench_row  row = {.op = "layer",
+                         .kernel = hd_act_name(j->m.model.act),
+                         .tokens = j->o.tokens,
+                         .context = j->o.context};
     name_row(j, name, &row);
     snprintf(row.shape, sizeof row.shape, "%s at %d", j->o.is_pro ? "pro" : "flash", j->o.context);
     for (int32_t i = first; i < first + n; i++) {
@@ -227,17 +229,46 @@ static hd_status add_rows(layer_job *j, hd_error *err)
     return measure_part(j, "layer", 0, j->per_layer, err);
 }
 
-static hd_status measure_layer(layer_job *j, int32_t ratio, hd_error *err)
+/* The plan of a pass over the layers as they are. */
+static hd_status prepare(layer_job *j, hd_error *err)
 {
-    HD_TRY(hd_bench_layer_make(&j->m, &j->place, &j->o, j->family, ratio, err));
     j->m.act = (hd_arena){0};
     hd_memory_free(j->meta.base);
     j->meta = (hd_arena){0};
     HD_TRY(bind_plan(j, err));
     HD_TRY(send_ids(j, err));
+    return hd_plan_run(&j->plan, j->place.stream, NULL, NULL, err);
+}
+
+static hd_status measure_layer(layer_job *j, int32_t ratio, hd_error *err)
+{
+    HD_TRY(hd_bench_layer_make(&j->m, &j->place, &j->o, j->family, ratio, err));
+    HD_TRY(prepare(j, err));
     HD_TRY(add_rows(j, err));
     hd_bench_place_clear(&j->place);
     return HD_OK;
+}
+
+#define FIRST_CONTEXT 1024 /* those that follow are four times as long */
+
+/* Only whole layers, for contexts up to the one asked for. */
+static hd_status measure_contexts(layer_job *j, int32_t ratio, hd_error *err)
+{
+    int32_t const most = j->o.context;
+    int64_t       context = most < FIRST_CONTEXT ? most : FIRST_CONTEXT;
+    j->o.context = (int32_t)context;
+    hd_status s = hd_bench_layer_make(&j->m, &j->place, &j->o, j->family, ratio, err);
+    while (s == HD_OK) {
+        s = prepare(j, err);
+        if (s == HD_OK) s = measure_part(j, "layer", 0, j->per_layer, err);
+        if (context == most) break;
+        context = 4 * context < most ? 4 * context : most;
+        j->o.context = (int32_t)context;
+        if (s == HD_OK) s = hd_bench_layer_set_context(&j->m, &j->place, j->o.context, err);
+    }
+    j->o.context = most;
+    hd_bench_place_clear(&j->place);
+    return s;
 }
 
 /* ---- which ---- */
@@ -249,7 +280,9 @@ static hd_status check_families(const char *list, hd_error *err)
     return hd_bench_check_list(list, names, hd_bench_n_families, "families", err);
 }
 
-static hd_status measure_all(layer_job *j, const hd_log *log, hd_error *err)
+typedef hd_status layer_fn(layer_job *j, int32_t ratio, hd_error *err);
+
+static hd_status measure_all(layer_job *j, layer_fn *measure, const hd_log *log, hd_error *err)
 {
     static const int32_t ratios[] = {0, 4, 128};
     int32_t const        n = hd_bench_n_families * 3;
@@ -257,16 +290,15 @@ static hd_status measure_all(layer_job *j, const hd_log *log, hd_error *err)
         hd_log_progress(log, "measuring layers", i, n);
         j->family = &hd_bench_families[i / 3];
         if (hd_bench_is_listed(j->o.families, j->family->name))
-            HD_TRY(measure_layer(j, ratios[i % 3], err));
+            HD_TRY(measure(j, ratios[i % 3], err));
     }
     hd_log_progress(log, "measuring layers", n, n);
     return hd_bench_finish(j->out, err);
 }
 
-hd_status hd_bench_layer(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
-                         hd_error *err)
+static hd_status measure_layers(const hd_bench_options *o, layer_fn *measure, hd_bench_report *out,
+                                const hd_log *log, hd_error *err)
 {
-    out->what = "layer";
     HD_TRY(check_families(o->families, err));
     if (o->tokens > o->context)
         HD_FAIL(err, HD_ERR_INVALID, "%d tokens do not fit a context of %d", o->tokens, o->context);
@@ -276,9 +308,23 @@ hd_status hd_bench_layer(const hd_bench_options *o, hd_bench_report *out, const 
     j->out = out;
     hd_status s = hd_bench_place_open(&j->place, o, &out->machine, err);
     j->choice = hd_kernel_choice_of(j->place.isa);
-    if (s == HD_OK) s = measure_all(j, log, err);
+    if (s == HD_OK) s = measure_all(j, measure, log, err);
     hd_memory_free(j->meta.base);
     hd_bench_place_close(&j->place);
     hd_memory_free(j);
     return s;
+}
+
+hd_status hd_bench_layer(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
+                         hd_error *err)
+{
+    out->what = "layer";
+    return measure_layers(o, measure_layer, out, log, err);
+}
+
+hd_status hd_bench_contexts(const hd_bench_options *o, hd_bench_report *out, const hd_log *log,
+                            hd_error *err)
+{
+    out->what = "contexts";
+    return measure_layers(o, measure_contexts, out, log, err);
 }

@@ -285,7 +285,7 @@ static hd_status fill_caches(maker *make, hd_arena *a)
     return make->status;
 }
 
-static hd_status bind_model(hd_bench_layer_model *m, maker *make)
+static hd_status bind_tables(hd_bench_layer_model *m, maker *make)
 {
     hd_bench_place *const p = make->p;
     hd_error *const       err = make->err;
@@ -304,9 +304,18 @@ static hd_status bind_model(hd_bench_layer_model *m, maker *make)
             (float *)(void *)((char *)tables + ((char *)m->model.freq_yarn - (char *)at));
     }
     hd_memory_free(at);
-    HD_TRY(s);
+    return s;
+}
+
+hd_status hd_bench_layer_set_context(hd_bench_layer_model *m, hd_bench_place *p, int32_t context,
+                                     hd_error *err)
+{
+    maker make = {.p = p, .err = err, .rng = 1};
+    m->model.shape.max_tokens = context;
+    HD_TRY(hd_cache_check(&m->model.shape, err));
+    m->kv = (hd_arena){0};
     hd_model_bind_caches(&m->model, &m->kv);
-    HD_TRY(fill_caches(make, &m->kv));
+    HD_TRY(fill_caches(&make, &m->kv));
     hd_model_bind_caches(&m->model, &m->kv);
     return HD_OK;
 }
@@ -346,7 +355,6 @@ hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const 
     HD_TRY(make.status);
     m->model = (hd_model){.config = c, .weights = &m->weights, .act = f->act, .caches = m->caches};
     m->model.shape = (hd_cache_shape){.n_seq = 1,
-                                      .max_tokens = o->context,
                                       .chunk = o->tokens,
                                       .window = c->window,
                                       .head_dim = c->head_dim,
@@ -354,6 +362,6 @@ hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const 
                                       .index_dim = c->index_dim,
                                       .kv = o->kv ? o->kv : HD_KV_FP8,
                                       .device = p->device};
-    HD_TRY(hd_cache_check(&m->model.shape, err));
-    return bind_model(m, &make);
+    HD_TRY(bind_tables(m, &make));
+    return hd_bench_layer_set_context(m, p, o->context, err);
 }

@@ -34,6 +34,9 @@ typedef struct hd_bench_layer_model {
 /* A model whose layers have this ratio of compression; all memory is p's. */
 hd_status hd_bench_layer_make(hd_bench_layer_model *m, hd_bench_place *p, const hd_bench_options *o,
                               const hd_bench_family *f, int32_t ratio, hd_error *err);
+/* The same with caches, made up too, for another number of tokens. */
+hd_status hd_bench_layer_set_context(hd_bench_layer_model *m, hd_bench_place *p, int32_t context,
+                                     hd_error *err);
 
 HD_END_C
 #endif

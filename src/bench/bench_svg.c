@@ -126,10 +126,98 @@ static void draw_roofline(const hd_bench_report *r, hd_buffer *out)
     hd_buffer_text(out, "</svg>\n");
 }
 
+/* ---- contexts: microseconds over tokens, both logarithmic ---- */
+
+#define COLOURS 6
+static const char *const colours[COLOURS] = {"#4477aa", "#ee6677", "#228833",
+                                             "#ccbb44", "#66ccee", "#aa3377"};
+
+/* Powers of two that hold all rows, whole ones. */
+typedef struct log_frame {
+    double x_low, x_high, y_low, y_high;
+} log_frame;
+
+static log_frame frame_rows(const hd_bench_row *rows, int32_t n)
+{
+    log_frame f = {INFINITY, -INFINITY, INFINITY, -INFINITY};
+    for (int32_t i = 0; i < n; i++) {
+        if (rows[i].us <= 0) continue;
+        f.x_low = fmin(f.x_low, floor(log2(rows[i].context)));
+        f.x_high = fmax(f.x_high, ceil(log2(rows[i].context)));
+        f.y_low = fmin(f.y_low, floor(log2(rows[i].us)));
+        f.y_high = fmax(f.y_high, ceil(log2(rows[i].us)));
+    }
+    if (!(f.x_high > f.x_low)) f.x_high = f.x_low + 1;
+    if (!(f.y_high > f.y_low)) f.y_high = f.y_low + 1;
+    return f;
+}
+
+static double frame_x(const log_frame *f, double x)
+{
+    return MARGIN + (log2(x) - f->x_low) / (f->x_high - f->x_low) * (WIDTH - 3 * MARGIN);
+}
+
+static double frame_y(const log_frame *f, double y)
+{
+    return HEIGHT - MARGIN - (log2(y) - f->y_low) / (f->y_high - f->y_low) * (HEIGHT - 2 * MARGIN);
+}
+
+static void draw_frame(const log_frame *f, hd_buffer *out)
+{
+    for (double x = f->x_low; x <= f->x_high; x += 2)
+        hd_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
+                         frame_x(f, exp2(x)), HEIGHT - MARGIN + 18, exp2(x));
+    for (double y = f->y_low; y <= f->y_high; y++) {
+        double const at = frame_y(f, exp2(y));
+        hd_buffer_printf(out,
+                         "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n"
+                         "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
+                         MARGIN - 6, at + 4, exp2(y), MARGIN, WIDTH - 2 * MARGIN, at, at);
+    }
+    hd_buffer_printf(out,
+                     "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">tokens of context</text>\n"
+                     "<text x=\"%d\" y=\"%d\">us</text>\n",
+                     WIDTH / 2, HEIGHT - 16, MARGIN - 30, MARGIN - 12);
+}
+
+/* The rows from `first` on that have its label, as a curve with that name at its end.
+ * returns  the first row behind them */
+static int32_t draw_curve(const log_frame *f, const hd_bench_row *rows, int32_t n, int32_t first,
+                          const char *colour, hd_buffer *out)
+{
+    int32_t end = first;
+    hd_buffer_printf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"",
+                     colour);
+    for (; end < n && strcmp(rows[end].label, rows[first].label) == 0; end++)
+        hd_buffer_printf(out, "%.1f,%.1f ", frame_x(f, rows[end].context),
+                         frame_y(f, rows[end].us));
+    hd_buffer_printf(out, "\"/>\n<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\">%s</text>\n",
+                     frame_x(f, rows[end - 1].context) + 6, frame_y(f, rows[end - 1].us) + 4,
+                     colour, rows[first].label);
+    return end;
+}
+
+static void draw_contexts(const hd_bench_report *r, hd_buffer *out)
+{
+    int32_t                   n;
+    const hd_bench_row *const rows = hd_bench_rows(r, &n);
+    log_frame const           f = frame_rows(rows, n);
+    open_svg(out, WIDTH, HEIGHT);
+    hd_buffer_printf(out, "<text x=\"%d\" y=\"20\">%s, kernels %s: one layer, %d %s</text>\n",
+                     MARGIN, r->machine.name, r->machine.kernels, n ? rows[0].tokens : 0,
+                     n && rows[0].tokens == 1 ? "token" : "tokens");
+    if (n) draw_frame(&f, out);
+    for (int32_t i = 0, curve = 0; i < n; curve++)
+        i = draw_curve(&f, rows, n, i, colours[curve % COLOURS], out);
+    hd_buffer_text(out, "</svg>\n");
+}
+
 void hd_bench_print_svg(const hd_bench_report *r, hd_buffer *out)
 {
     if (strcmp(r->what, "roofline") == 0)
         draw_roofline(r, out);
+    else if (strcmp(r->what, "contexts") == 0)
+        draw_contexts(r, out);
     else
         draw_bars(r, out);
 }

@@ -6,7 +6,7 @@
 #include "cli/model_options.h"
 
 const char hd_help_bench[] =
-    "usage: hadal bench kernels|layer|roofline [options]\n"
+    "usage: hadal bench kernels|layer|contexts|roofline [options]\n"
     "       hadal bench engine MODEL [options]\n"
     "\n"
     "Measures what this machine makes of Hadal, as shares of what it could at most: bytes against\n"
@@ -16,22 +16,23 @@ const char hd_help_bench[] =
     "  kernels           each kernel at the shapes of DeepSeek-V4-Flash\n"
     "  layer             a whole layer with synthetic weights, step by step: each kind of\n"
     "                    compression, each family of weights\n"
+    "  contexts          layers as wholes, at contexts of 1024, 4096 .. up to --context\n"
     "  engine MODEL      reading a prompt and drawing tokens, at contexts up to --context\n"
     "  roofline          the machine's limits, and products from 1 to 64 tokens below them\n"
     "\n"
     "  --op A,B          only these ops (kernels)\n"
-    "  --tokens T        tokens of a pass (kernels, layer); default 1\n"
+    "  --tokens T        tokens of a pass (kernels, layer, contexts); default 1\n"
     "  --context N       tokens that are there already; default 32768, of an engine 1024\n"
-    "  --shape NAME      flash (the default) or pro (layer)\n"
-    "  --family A,B      nvfp4, official, bf16; default: all (layer)\n"
+    "  --shape NAME      flash (the default) or pro (layer, contexts)\n"
+    "  --family A,B      nvfp4, official, bf16; default: all (layer, contexts)\n"
     "  --bf16            activations were rounded to bf16, which some kernels use (kernels)\n"
     "  --json, --csv     instead of the table\n"
     "  --svg FILE        also draws a picture\n"
     "\n" HD_HELP_MODEL_OPTIONS;
 
 /* In the order of bench_kind. */
-static const char *const kinds[] = {"kernels", "layer", "engine", "roofline", NULL};
-typedef enum bench_kind { KERNELS, LAYER, ENGINE, ROOFLINE } bench_kind;
+static const char *const kinds[] = {"kernels", "layer", "contexts", "engine", "roofline", NULL};
+typedef enum bench_kind { KERNELS, LAYER, CONTEXTS, ENGINE, ROOFLINE } bench_kind;
 
 static const char *const shapes[] = {"flash", "pro", NULL};
 
@@ -55,7 +56,8 @@ static int check_words(bench_job *j)
     int kind = 0;
     while (kinds[kind] && strcmp(kinds[kind], j->what) != 0) kind++;
     if (!kinds[kind])
-        return hd_cli_misuse("bench", "'%s': wanted kernels, layer, engine or roofline", j->what);
+        return hd_cli_misuse("bench", "'%s': wanted kernels, layer, contexts, engine or roofline",
+                             j->what);
     j->kind = (bench_kind)kind;
     if ((j->kind == ENGINE) != (j->model.model != NULL))
         return hd_cli_misuse("bench", j->kind == ENGINE ? "engine wants a MODEL"
@@ -107,6 +109,7 @@ static hd_status measure(bench_job *j, hd_error *err)
     switch (j->kind) {
     case KERNELS: return hd_bench_kernels(&j->o, &j->report, &log, err);
     case LAYER: return hd_bench_layer(&j->o, &j->report, &log, err);
+    case CONTEXTS: return hd_bench_contexts(&j->o, &j->report, &log, err);
     case ROOFLINE: return hd_bench_roofline(&j->o, &j->report, &log, err);
     case ENGINE: break;
     }

@@ -78,19 +78,36 @@ def test_engine():
 
 
 def test_layer():
-    """Each kind of compression has its steps; what they read is what the whole reads."""
+    """Each kind of compression has its steps; what they read is what the whole reads, and its parts."""
     result = bench("layer", "--family", "nvfp4", "--context", 512, "--quiet")
-    wholes = [row for row in result["rows"] if row["op"] == "layer"]
-    assert [row["name"] for row in wholes] == [f"nvfp4 r{r} layer" for r in (0, 4, 128)], wholes
-    for whole in wholes:
+    rows = [row for row in result["rows"] if row["op"] == "layer"]
+    assert [row["name"] for row in rows] == [f"nvfp4 r{r} {part}" for r in (0, 4, 128)
+                                             for part in ("attention", "ffn", "layer")], rows
+    wholes = rows[2::3]
+    for whole, parts in zip(wholes, (rows[i:i + 2] for i in (0, 3, 6))):
         kind = whole["name"].rsplit(" ", 1)[0] + " "
-        steps = [row for row in result["rows"] if row["name"].startswith(kind) and row is not whole]
+        steps = [row for row in result["rows"] if row["name"].startswith(kind) and row["op"] != "layer"]
         assert near(sum(row["bytes"] for row in steps), whole["bytes"], 1e-4), whole
+        assert near(sum(row["bytes"] for row in parts), whole["bytes"], 1e-4), parts
         names = {row["name"][len(kind):] for row in steps}
         assert {"q_a", "attn", "router", "w1", "w2", "moe_sum", "hc_ffn_post"} <= names, names
         assert ("index_topk" in names) == (" r4 " in kind) and ("comp_pool" in names) == (" r0 " not in kind)
     # Six experts of three matrices, of four bits and a scale for 16: most of what is read.
     assert 6 * 3 * 4096 * 2048 * 9 / 16 < wholes[0]["bytes"] < 200e6, wholes[0]
+
+
+def test_contexts():
+    """Whole layers, each kind at every context up to the one asked for, and a curve for each kind."""
+    path = SCRATCH / "contexts.svg"
+    result = bench("contexts", "--family", "nvfp4", "--context", 2048, "--quiet", "--svg", path)
+    rows = [(row["name"], row["shape"]) for row in result["rows"]]
+    assert rows == [(f"nvfp4 r{r} layer", f"flash at {n}") for r in (0, 4, 128) for n in (1024, 2048)], rows
+    read = {(row["name"], row["shape"]): row["bytes"] for row in result["rows"]}
+    assert read["nvfp4 r4 layer", "flash at 2048"] > read["nvfp4 r4 layer", "flash at 1024"], read
+    svg = xml.etree.ElementTree.parse(path).getroot()
+    path.unlink()
+    curves = [e.get("points").split() for e in svg if e.tag.endswith("polyline")]
+    assert [len(points) for points in curves] == [2, 2, 2], curves
 
 
 def test_table_and_csv():
