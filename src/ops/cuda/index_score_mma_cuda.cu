@@ -11,7 +11,7 @@
  *   each head, takes s8 operands and s32 sums, which are exact: a row's codes, twice their value,
  *   are shifted by what its scales lie above the lowest (at most SHIFT bits) and stand above a
  *   bias, so that no byte is negative and PRMT can look them up.  Sums begin where the bits of an
- *   s32 are those of an f32; one FFMA.SAT takes that and the bias off and cuts off what is negative.
+ *   s32 are those of an f32; one FFMA.SAT takes that and the bias off and cuts off the negative.
  *   Units with scales further apart form the sums of each block by themselves: the same bits where
  *   the others would do.
  * Any other q is the sum of three bf16 (24 bits, cut off), each a plane in shared memory, the
