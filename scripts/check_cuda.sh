@@ -55,6 +55,7 @@ make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
 # Tensor cores, copies past the registers; and nothing is put aside in memory for want of registers.
 must_hold '*_wgmma.cu' sm_90a HGMMA
 must_hold '*_tiles_sm90.cu' sm_90a HMMA UBLKCP
+must_hold '*_tiles_codes_sm90.cu' sm_90a HMMA UBLKCP
 must_hold '*_sm120.cu' sm_120a OMMA
 must_hold '*_fp8_sm90.cu' sm_90a HMMA LDGSTS
 for source in src/ops/cuda/*.cu; do
