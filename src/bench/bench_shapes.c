@@ -30,10 +30,11 @@ static hd_bench_case coded(hd_bench_case c)
 }
 
 static hd_bench_case attention(const char *label, int32_t t, int32_t context, int32_t group,
-                               int32_t k)
+                               int32_t k, hd_row_format format)
 {
-    hd_row_layout const       row = {HD_ROW_FP8, HEAD, 64, 64};
-    int32_t const             rows = group ? context / group : 1;
+    bool const                has_tail = format == HD_ROW_FP8 || format == HD_ROW_NVFP4;
+    hd_row_layout const       row = {format, HEAD, has_tail ? 64 : 0, 64};
+    int32_t const             rows = k ? k : group ? context / group : 1; /* lists name 0 .. k-1 */
     hd_attn_sparse_args const a = {.t = t,
                                    .h = HEADS,
                                    .d = HEAD,
@@ -114,9 +115,12 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
                                                 .layout = index}}};
     out[n++] =
         (hd_bench_case){"topk", &hd_op_topk, {.topk = {.t = t, .n = rows, .k = 512, .group = 4}}};
-    out[n++] = attention("attn csa", t, o->context, 4, 512);
-    out[n++] = attention("attn hca", t, o->context, 128, 0);
-    out[n++] = attention("attn window", t, o->context, 0, 0);
+    out[n++] = attention("attn csa", t, o->context, 4, 512, HD_ROW_FP8);
+    out[n++] = attention("attn hca", t, o->context, 128, 0, HD_ROW_FP8);
+    out[n++] = attention("attn window", t, o->context, 0, 0, HD_ROW_FP8);
+    out[n++] = attention("attn csa f32", t, o->context, 4, 512, HD_ROW_F32);
+    out[n++] = attention("attn csa bf16", t, o->context, 4, 512, HD_ROW_BF16);
+    out[n++] = attention("attn csa nvfp4", t, o->context, 4, 512, HD_ROW_NVFP4);
     return n;
 }
 
