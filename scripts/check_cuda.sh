@@ -58,6 +58,7 @@ must_hold '*_tiles_sm90.cu' sm_90a HMMA UBLKCP
 must_hold '*_tiles_codes_sm90.cu' sm_90a HMMA UBLKCP
 must_hold '*_sm120.cu' sm_120a OMMA
 must_hold '*_fp8_sm90.cu' sm_90a HMMA LDGSTS
+must_hold 'attn_sparse_sm90.cu' sm_90a HMMA UBLKCP
 for source in src/ops/cuda/*.cu; do
     object=build/cuda/${source%.cu}.o
     cuobjdump -res-usage "$object" 2>&1 >/dev/null | grep -q 'LOCAL:[1-9]'

@@ -13,6 +13,11 @@ static const struct {
     {6, 2, 64, 2, 11, 0, 8, 0, 0}, /* window only */
     {5, 3, 32, 3, 8, 40, 8, 4, 6},          {6, 2, 32, 1, 16, 20, 4, 4, 0},
     {4, 1, 48, 2, 5, 9, 5, 1, 3},           {3, 2, 40, 1, 1, 3, 1, 2, 0},
+    {6, 2, 512, 2, 70, 90, 60, 4, 50},    /* as wide as Flash: lists with unused places */
+    {35, 1, 512, 1, 20, 240, 20, 4, 240}, /* more tokens than one wave of blocks */
+    {2, 33, 512, 1, 24, 10, 24, 4, 0},    /* more heads than a block takes */
+    {1, 2, 512, 1, 40, 700, 40, 4, 0},    /* several tiles a block                      */
+    {1, 1, 512, 1, 3, 0, 3, 0, 0},        /* most blocks without keys                   */
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDTHS 33 /* rows of 1 .. 33 elements */

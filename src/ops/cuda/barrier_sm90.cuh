@@ -46,6 +46,23 @@ static __device__ __forceinline__ void hd_barrier_arrive_at(uint32_t address)
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory");
 }
 
+/* All threads of the cluster: what was stored before the arrival is seen behind the wait.  The
+ * second kind of arrival orders nothing but what was read, and waits for no store. */
+static __device__ __forceinline__ void hd_cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void hd_cluster_arrive_read(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void hd_cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 /* Stores in a block of the cluster; its barrier gets four bytes when that is done. */
 static __device__ __forceinline__ void hd_store_at(uint32_t address, float x, uint32_t barrier)
 {
@@ -92,6 +109,19 @@ static __device__ __forceinline__ void hd_bulk_copy(void *to, const void *from, 
         "[%3];" ::"r"(hd_shared_address(to)),
         "l"(from), "r"(bytes), "r"(hd_shared_address(b))
         : "memory");
+}
+
+/* What this thread stored in shared memory comes before bulk copies to the same place that are
+ * started behind the next barrier. */
+static __device__ __forceinline__ void hd_bulk_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Brings bytes, a multiple of 16, to the second cache. */
+static __device__ __forceinline__ void hd_bulk_fetch(const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 #endif

@@ -1,0 +1,449 @@
+#include <cooperative_groups.h>
+
+#include "ops/attn_sparse.h"
+#include "ops/cuda/attn_tile_sm90.cuh"
+#include "ops/cuda/barrier_sm90.cuh"
+#include "ops/cuda/vectors.cuh"
+
+/* Rows of 512, on the tensor cores: mma.sync with heads as rows, for one key serves all heads.
+ * Grid: a cluster of BLOCKS blocks for each token and 16 or 32 heads.  Each block takes a run of
+ *   the keys, a whole number of tiles; at the end the blocks join their sums, in block order.  Runs
+ *   follow from the token's number of keys alone, and a head's sums from its own row of mma, so
+ *   neither the batch nor the heads of a block change a bit.
+ * Operands: f16 planes (key_planes.cuh), two of queries, of weights and of f32 keys, one of other
+ *   keys, which fit it.  The product of two low planes is left out.
+ * Tile: 32 keys, 16 of f32.  It goes through four steps:
+ *   planes  each warp its keys, in the place where they were copied to
+ *   logits  each warp 16 heads and a quarter of the width; a thread adds four quarters
+ *   weights eight threads a head: largest logit so far, exponentials; a key's unit goes into its
+ *           weight, relative to the largest unit so far
+ *   sums    each warp all heads, an eighth of the width, in registers
+ * Loads: bulk copies.  With 16 heads a second buffer takes the next tile; with 32 another block of
+ *   the multiprocessor computes while one waits, and keys come to the second cache beforehand.
+ * Error, as shares of the sum of the terms' magnitudes: planes give each product 3 * 2^-23; the
+ *   tensor cores cut off what they add, at most 2^-23 of the sum in each of the 24 steps of a
+ *   quarter, whose sums are half of it on average: 2^-19 together, where the op allows a logit
+ *   (512 / 8 + 16) * 2^-23 = 2^-16.7.  The sums over n keys take at most 3 n / 16 / BLOCKS steps a
+ *   block, less than n * 2^-28 in all, where n * 2^-27 is allowed.
+ * An infinite query or key gives NaN. */
+
+#define BLOCKS 8
+
+/* Whether the next tile comes to a second buffer while the first is worked on.  With 32 heads two
+ * blocks would not fit a multiprocessor. */
+template <int heads> constexpr bool has_two = heads == 16;
+
+typedef struct job {
+    hd_attn_sparse_args a;
+    hd_row_map          win, rows;
+    bool                is_wide; /* vectors of keys are aligned */
+} job;
+
+/* A token and the first of `heads` heads. */
+typedef struct head_range {
+    int64_t t;
+    int32_t h0;
+} head_range;
+
+template <int heads>
+static __device__ __forceinline__ head_range find_heads(const hd_attn_sparse_args *a)
+{
+    unsigned const groups = (unsigned)(a->h + heads - 1) / heads, at = blockIdx.x / BLOCKS;
+    return {at / groups, (int32_t)(at % groups) * heads};
+}
+
+/* Brings the token's list nearer while its position is read. */
+template <int heads> static __device__ __forceinline__ void fetch_ids(const hd_attn_sparse_args *a)
+{
+    int32_t const at = hd_thread() * 32;
+    if (a->group > 0 && at < a->k) hd_fetch_line(a->ids + find_heads<heads>(a).t * a->k + at);
+}
+
+template <hd_row_format format, int heads> static __device__ hd_attn_task find_task(const job *j)
+{
+    constexpr int                    keys = hd_attn_tile<format>::keys;
+    const hd_attn_sparse_args *const a = &j->a;
+    head_range const                 range = find_heads<heads>(a);
+    int32_t const                    rank = (int32_t)blockIdx.x % BLOCKS;
+    hd_attn_task                     k;
+    k.t = range.t;
+    k.h0 = range.h0;
+    k.p = a->pos[k.t];
+    k.seq = a->seq[k.t];
+    k.n_win = min(k.p + 1, a->window);
+    int32_t const n_rows = a->group <= 0 ? 0 : a->k > 0 ? a->k : (k.p + 1) / a->group;
+    int32_t const n = k.n_win + n_rows;
+    int32_t const run = ((n + BLOCKS - 1) / BLOCKS + keys - 1) / keys * keys;
+    k.first = (int32_t)min((int64_t)n, (int64_t)rank * run);
+    k.end = (int32_t)min((int64_t)n, (int64_t)k.first + run);
+    k.used = (n + run - 1) / run;
+    return k;
+}
+
+/* ---- queries ---- */
+
+/* A lane's part of a warp's queries, 0 for heads that do not exist. */
+template <int heads> struct query_bits {
+    hd_key_bits<HD_ROW_F32> row[heads / HD_ATTN_WARPS];
+};
+
+template <int heads> static __device__ __forceinline__ query_bits<heads> load_queries(const job *j)
+{
+    const hd_attn_sparse_args *const a = &j->a;
+    bool const                       is_wide = hd_is_aligned(a->q);
+    head_range const                 range = find_heads<heads>(a);
+    int32_t const                    warp = hd_thread() / 32;
+    query_bits<heads>                q = {};
+#pragma unroll
+    for (int i = 0; i < heads / HD_ATTN_WARPS; i++) {
+        int32_t const h = range.h0 + warp * (heads / HD_ATTN_WARPS) + i;
+        if (h >= a->h) continue;
+        const float *const x = a->q + (range.t * a->h + h) * HD_KEY_WIDTH;
+        q.row[i] = hd_load_row((const uint8_t *)x, HD_KEY_LINE, is_wide);
+    }
+    return q;
+}
+
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void store_queries(const job *j, hd_attn_shared<format, heads> *s,
+                                                     const query_bits<heads> &q)
+{
+    int32_t const thread = hd_thread(), warp = thread / 32;
+#pragma unroll
+    for (int i = 0; i < heads / HD_ATTN_WARPS; i++) {
+        int32_t const head = warp * (heads / HD_ATTN_WARPS) + i;
+        int32_t const unit =
+            hd_store_key<HD_ROW_F32>(&j->win, q.row[i], s->u.q[0], heads * HD_KEY_LINE, head);
+        if (thread % 32 == 0) s->q_unit[head] = unit;
+    }
+}
+
+/* ---- keys ---- */
+
+/* The row of the key at place `at` of the list; negative: none. */
+static __device__ __forceinline__ int32_t find_row(const job *j, const hd_attn_task *k, int32_t at)
+{
+    const hd_attn_sparse_args *const a = &j->a;
+    if (at >= k->end) return -1;
+    if (at < k->n_win) return (k->p + 1 - k->n_win + at) % a->win_cap;
+    return a->k > 0 ? a->ids[k->t * a->k + at - k->n_win] : at - k->n_win;
+}
+
+/* The list place of the key that this lane looks up for its warp: lane i of the first few has the
+ * warp's key i; the others have none. */
+template <hd_row_format format>
+static __device__ __forceinline__ int32_t own_place(const hd_attn_task *k, int32_t first)
+{
+    constexpr int n = hd_attn_tile<format>::warp_keys;
+    int32_t const thread = hd_thread(), warp = thread / 32, lane = thread % 32;
+    return lane < n ? first + warp * n + lane : k->end;
+}
+
+/* Of the lane's own key, by its list place and its row. */
+static __device__ __forceinline__ hd_key_place place_key(const job *j, const hd_attn_task *k,
+                                                         int32_t at, int32_t row)
+{
+    if (row < 0) return {};
+    bool const           is_win = at < k->n_win;
+    hd_row_place const   place = hd_place_row(is_win ? &j->win : &j->rows, k->seq, row);
+    const uint8_t *const pool = is_win ? j->a.win : j->a.rows;
+    return {pool + place.data, pool + place.scales};
+}
+
+/* Brings keys nearer, into the second cache: one a thread, by its list place and its row. */
+template <hd_row_format format>
+static __device__ __forceinline__ void fetch_keys(const job *j, const hd_attn_task *k, int32_t at,
+                                                  int32_t row)
+{
+    hd_key_place const key = place_key(j, k, at, row);
+    if (!key.data || !j->is_wide) return;
+    hd_bulk_fetch(key.data, (uint32_t)hd_key_bytes<format>(&j->win));
+    if (format == HD_ROW_FP8 || format == HD_ROW_NVFP4) hd_fetch_line(key.scales);
+}
+
+/* Starts copying the warp's keys, a lane its own; which of them exist, a bit each. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ uint32_t copy_tile(const job *j, hd_attn_shared<format, heads> *s,
+                                                     uint8_t *keys, hd_key_place own)
+{
+    using shape = hd_attn_tile<format>;
+    int32_t const  thread = hd_thread(), warp = thread / 32, lane = thread % 32;
+    uint8_t *const line = keys + (warp * shape::warp_keys + lane) * HD_KEY_LINE;
+    if (own.data)
+        hd_copy_key<format>(&j->win, own, j->is_wide, line, shape::plane_bytes, &s->barrier[warp]);
+    else if (lane < shape::warp_keys)
+        hd_barrier_arrive(&s->barrier[warp]);
+    hd_copy_commit();
+    return __ballot_sync(0xffffffffu, own.data != NULL);
+}
+
+/* Makes planes of what was copied, in place, as many keys at once as registers hold; what is no key
+ * is 0, and has the least unit. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void split_tile(const job *j, hd_attn_shared<format, heads> *s,
+                                                  uint8_t *keys, uint32_t is_key, uint32_t parity)
+{
+    using shape = hd_attn_tile<format>;
+    constexpr int batch = has_two<heads> ? shape::warp_keys : 1;
+    int32_t const thread = hd_thread(), line = thread / 32 * shape::warp_keys;
+    hd_copy_wait<0>();
+    hd_barrier_wait(&s->barrier[thread / 32], parity);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < shape::warp_keys; i += batch) {
+        hd_key_bits<format> bits[batch] = {};
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+            if (is_key >> (i + b) & 1)
+                bits[b] = hd_load_line<format>(&j->win, keys + (line + i + b) * HD_KEY_LINE,
+                                               shape::plane_bytes);
+        }
+        __syncwarp(); /* all lanes have their parts */
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+            int32_t const unit =
+                hd_store_key<format>(&j->win, bits[b], keys, shape::plane_bytes, line + i + b);
+            if (thread % 32 == 0)
+                s->key_unit[line + i + b] = is_key >> (i + b) & 1 ? unit : INT32_MIN;
+        }
+    }
+    hd_bulk_fence();
+}
+
+/* ---- all keys of a block ---- */
+
+/* Puts a block's sums where its queries were, for the other blocks to read. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void publish(hd_attn_shared<format, heads> *s,
+                                               const hd_attn_state           &state,
+                                               const hd_attn_sums<heads>     &sum)
+{
+    int32_t const warp = hd_thread() / 32, lane = hd_thread() % 32;
+#pragma unroll
+    for (int i = 0; i < heads; i++) {
+        int32_t const head = i / 16 * 16 + i % 2 * 8 + lane / 4;
+        int32_t const c = warp * 64 + i / 2 % 8 * 8 + lane % 4 * 2;
+        *(float2 *)&s->u.sums[head][(c / 4 ^ head % 8) * 4 + c % 4] = {
+            sum.c[i / 16][i / 2 % 8][i % 2 * 2], sum.c[i / 16][i / 2 % 8][i % 2 * 2 + 1]};
+    }
+    if (threadIdx.x % HD_ATTN_LANES == 0 && threadIdx.x / HD_ATTN_LANES < heads) {
+        s->largest[threadIdx.x / HD_ATTN_LANES] = state.largest;
+        s->sum[threadIdx.x / HD_ATTN_LANES] = state.sum;
+    }
+    if (threadIdx.x == 0) s->unit = state.unit;
+}
+
+/* Of two buffers, the next tile comes to one while the other is worked on. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *k,
+                                              hd_attn_shared<format, heads> *s, uint8_t *second,
+                                              const query_bits<heads> &q)
+{
+    constexpr int       n = hd_attn_tile<format>::keys;
+    hd_attn_sums<heads> sum = {};
+    hd_attn_state       state = {-INFINITY, 0, HD_KEY_LEAST};
+    uint8_t            *keys = s->keys;
+    int32_t             at = own_place<format>(k, k->first), row = find_row(j, k, at);
+    int32_t             ahead = k->first + n + hd_thread(), ahead_row = find_row(j, k, ahead);
+    uint32_t parity = 0, is_key = copy_tile<format, heads>(j, s, keys, place_key(j, k, at, row));
+    fetch_keys<format>(j, k, ahead, ahead_row);
+    store_queries<format, heads>(j, s, q);
+    for (int32_t first = k->first; first < k->end; first += n, parity ^= 1) {
+        uint8_t *const next = has_two<heads> && keys == s->keys ? second : s->keys;
+        at = own_place<format>(k, first + n);
+        row = find_row(j, k, at);
+        split_tile<format, heads>(j, s, keys, is_key, parity);
+        __syncthreads();
+        if (has_two<heads>) is_key = copy_tile<format, heads>(j, s, next, place_key(j, k, at, row));
+        hd_attn_multiply<format, heads>(s, keys);
+        __syncthreads();
+        hd_attn_weigh<format, heads>(j->a.scale, s, state);
+        __syncthreads();
+        hd_attn_add<format, heads>(s, keys, sum);
+        if (!has_two<heads>) {
+            __syncthreads();
+            is_key = copy_tile<format, heads>(j, s, next, place_key(j, k, at, row));
+        }
+        if ((first - k->first) % HD_ATTN_THREADS == HD_ATTN_THREADS - n) {
+            ahead = first + 2 * n + hd_thread();
+            fetch_keys<format>(j, k, ahead, find_row(j, k, ahead));
+        }
+        keys = next;
+    }
+    publish<format, heads>(s, state, sum);
+}
+
+/* ---- all blocks of a token ---- */
+
+/* What a head's sums of each block count in the whole. */
+typedef struct shares {
+    float   factor[BLOCKS], total;
+    int32_t unit; /* of the whole */
+} shares;
+
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ shares share_out(const job *j, const hd_attn_task *k,
+                                                   hd_attn_shared<format, heads> *s, int32_t head)
+{
+    cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
+    float const                             sink = j->a.sink[k->h0 + head];
+    float                                   largest = sink, sum[BLOCKS];
+    int32_t                                 unit[BLOCKS];
+    shares                                  out = {.unit = HD_KEY_LEAST};
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        const hd_attn_shared<format, heads> *const other = cluster.map_shared_rank(s, b);
+        bool const                                 has_keys = b < k->used;
+        out.factor[b] = has_keys ? other->largest[head] : -INFINITY;
+        sum[b] = has_keys ? other->sum[head] : 0;
+        unit[b] = has_keys ? other->unit : HD_KEY_LEAST;
+    }
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        largest = fmaxf(largest, out.factor[b]);
+        out.unit = max(out.unit, unit[b]);
+    }
+    out.total = expf(sink - largest);
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        float const f = expf(out.factor[b] - largest);
+        out.total = fmaf(sum[b], f, out.total);
+        out.factor[b] = f * hd_pow2(unit[b] - out.unit);
+    }
+    return out;
+}
+
+static __device__ __forceinline__ float finish(float sum, const shares &w)
+{
+    return sum / w.total * hd_pow2(-HD_KEY_TOP) * hd_pow2(w.unit);
+}
+
+/* Joins the sums of all blocks for this block's share of the heads and writes their output. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k,
+                                            hd_attn_shared<format, heads> *s)
+{
+    cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
+    const hd_attn_sparse_args *const        a = &j->a;
+    constexpr int                           threads = HD_ATTN_THREADS / (heads / BLOCKS);
+    int32_t const rank = (int32_t)blockIdx.x % BLOCKS, lane = hd_thread() % threads;
+    int32_t const head = rank * (heads / BLOCKS) + hd_thread() / threads;
+    constexpr int vectors = HD_KEY_WIDTH / 4 / threads; /* of a thread */
+    float4        part[vectors][BLOCKS];
+    if (k->h0 + head >= a->h) return;
+#pragma unroll
+    for (int i = 0; i < vectors * BLOCKS; i++) {
+        int32_t const c = (lane + i / BLOCKS * threads) ^ head % 8;
+        if (i % BLOCKS < k->used)
+            part[i / BLOCKS][i % BLOCKS] =
+                *(const float4 *)&cluster.map_shared_rank(s, i % BLOCKS)->u.sums[head][c * 4];
+    }
+    shares const w = share_out<format, heads>(j, k, s, head);
+#pragma unroll
+    for (int i = 0; i < vectors; i++) {
+        float4 sum = {};
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+            if (b >= k->used) continue;
+            sum.x = fmaf(part[i][b].x, w.factor[b], sum.x);
+            sum.y = fmaf(part[i][b].y, w.factor[b], sum.y);
+            sum.z = fmaf(part[i][b].z, w.factor[b], sum.z);
+            sum.w = fmaf(part[i][b].w, w.factor[b], sum.w);
+        }
+        float *const y = a->y + (k->t * a->h + k->h0 + head) * HD_KEY_WIDTH;
+        hd_store4(y + (lane + i * threads) * 4,
+                  {finish(sum.x, w), finish(sum.y, w), finish(sum.z, w), finish(sum.w, w)}, 4,
+                  hd_is_aligned(a->y));
+    }
+}
+
+template <hd_row_format format, int heads>
+static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(HD_ATTN_THREADS, 2)
+    attend_tokens(const __grid_constant__ job j)
+{
+    extern __shared__ __align__(1024) uint8_t memory[];
+    uint8_t *const                            second = memory;
+    hd_attn_shared<format, heads> *const      s =
+        (hd_attn_shared<format, heads> *)(memory + (has_two<heads> ? HD_ATTN_KEY_BYTES : 0));
+    query_bits<heads> const q = load_queries<heads>(&j);
+    fetch_ids<heads>(&j.a);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < HD_ATTN_WARPS; i++)
+            hd_barrier_init(&s->barrier[i], hd_attn_tile<format>::warp_keys);
+        hd_barrier_publish();
+        s->k = find_task<format, heads>(&j);
+    }
+    __syncthreads();
+    if (s->k.first < s->k.end) attend<format, heads>(&j, &s->k, s, second, q);
+    hd_cluster_arrive();
+    hd_cluster_wait();
+    join<format, heads>(&j, &s->k, s);
+    hd_cluster_arrive_read(); /* nobody still reads this block's sums */
+    hd_cluster_wait();
+}
+
+/* ---- on the host ---- */
+
+/* The second half of a row holds the tail, which begins at a whole vector. */
+static bool takes(const hd_row_layout *l)
+{
+    return hd_row_is_valid(l) && l->d == HD_KEY_WIDTH && l->format != HD_ROW_MXFP4 &&
+           l->tail <= HD_KEY_WIDTH / 2 && l->tail % 32 == 0;
+}
+
+bool hd_attn_sparse_sm90_supports(const void *args)
+{
+    const hd_attn_sparse_args *const a = (const hd_attn_sparse_args *)args;
+    if (a->d != HD_KEY_WIDTH || !takes(&a->win_layout)) return false;
+    return a->group <= 0 || takes(&a->row_layout);
+}
+
+/* Whether all that is read of a pool's rows as vectors is aligned for them. */
+static bool is_wide(const hd_row_map *m, const void *pool)
+{
+    return ((uintptr_t)pool | (uintptr_t)m->data_bytes | (uintptr_t)m->page_bytes |
+            (uintptr_t)m->plain_at) %
+               16 ==
+           0;
+}
+
+template <hd_row_format format, int heads>
+static hd_status launch_with(const job *j, cudaStream_t stream)
+{
+    unsigned const grid = hd_blocks(j->a.h, heads) * (unsigned)j->a.t * BLOCKS;
+    size_t const   bytes =
+        sizeof(hd_attn_shared<format, heads>) + (has_two<heads> ? HD_ATTN_KEY_BYTES : 0);
+    static_assert(2 * (sizeof(hd_attn_shared<format, heads>) + 1024) <= 228 * 1024,
+                  "two fit a multiprocessor");
+    if (!hd_allow_shared((const void *)attend_tokens<format, heads>, bytes)) return HD_ERR_DEVICE;
+    attend_tokens<format, heads><<<grid, HD_ATTN_THREADS, bytes, stream>>>(*j);
+    return hd_launched();
+}
+
+/* Few heads a block where the GPU has room for that.  A head's sums are the same either way. */
+template <hd_row_format format> static hd_status launch(const job *j, cudaStream_t stream)
+{
+    int64_t const blocks = (int64_t)hd_blocks(j->a.h, 16) * j->a.t * BLOCKS;
+    return blocks <= 2 * hd_sm_count() ? launch_with<format, 16>(j, stream)
+                                       : launch_with<format, 32>(j, stream);
+}
+
+hd_status hd_attn_sparse_sm90(const void *args, hd_stream *stream)
+{
+    const hd_attn_sparse_args *const a = (const hd_attn_sparse_args *)args;
+    job                              j = {};
+    j.a = *a;
+    j.win = hd_row_map_of(&a->win_layout, a->win_cap);
+    j.is_wide = is_wide(&j.win, a->win);
+    if (a->group > 0) {
+        j.rows = hd_row_map_of(&a->row_layout, a->row_cap);
+        j.is_wide = j.is_wide && is_wide(&j.rows, a->rows);
+    }
+    if (a->t == 0 || a->h == 0) return HD_OK;
+    switch (a->win_layout.format) {
+    case HD_ROW_F32: return launch<HD_ROW_F32>(&j, hd_cuda_stream(stream));
+    case HD_ROW_BF16: return launch<HD_ROW_BF16>(&j, hd_cuda_stream(stream));
+    case HD_ROW_FP8: return launch<HD_ROW_FP8>(&j, hd_cuda_stream(stream));
+    default: return launch<HD_ROW_NVFP4>(&j, hd_cuda_stream(stream));
+    }
+}
