@@ -63,6 +63,16 @@ static __device__ __forceinline__ void hd_cluster_wait(void)
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* Arrives at a barrier of the cluster, and announces bytes that copies will add.  Orders nothing:
+ * the copies do. */
+static __device__ __forceinline__ void hd_barrier_expect_at(uint32_t address, uint32_t bytes)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(address),
+        "r"(bytes)
+        : "memory");
+}
+
 /* Stores in a block of the cluster; its barrier gets four bytes when that is done. */
 static __device__ __forceinline__ void hd_store_at(uint32_t address, float x, uint32_t barrier)
 {
@@ -122,6 +132,18 @@ static __device__ __forceinline__ void hd_bulk_fence(void)
 static __device__ __forceinline__ void hd_bulk_fetch(const void *from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
+/* Starts copying from this block's shared memory to another's of the cluster, whose barrier gets
+ * the bytes.
+ * to, barrier  addresses among those of the cluster */
+static __device__ __forceinline__ void hd_bulk_copy_at(uint32_t to, const void *from,
+                                                       uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], "
+                 "[%1], %2, [%3];" ::"r"(to),
+                 "r"(hd_shared_address(from)), "r"(bytes), "r"(barrier)
+                 : "memory");
 }
 
 #endif
