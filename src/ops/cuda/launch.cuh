@@ -56,9 +56,19 @@ static inline bool hd_allow_shared(const void *kernel, size_t bytes)
  * touch: a kernel is then complete only after all that precede it, so none needs to look further
  * back than to the one before. */
 
+/* Whether these are kernels, and some: copies and the like have no end to wait for early. */
+static inline bool hd_are_kernels(const cudaGraphNode_t *nodes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        cudaGraphNodeType type;
+        if (cudaGraphNodeGetType(nodes[i], &type) != cudaSuccess || type != cudaGraphNodeTypeKernel)
+            return false;
+    }
+    return n > 0;
+}
+
 /* Whether the next launch on the stream may overlap with what precedes it: only while a graph is
- * recorded, because what precedes a launch of its own may be a copy; and not for the first of a
- * recording, because what precedes that is none of it. */
+ * recorded, where it is known that kernels do.  A graph may be another engine's. */
 #if CUDART_VERSION >= 13000
 static inline bool hd_may_overlap(cudaStream_t stream)
 {
@@ -68,7 +78,7 @@ static inline bool hd_may_overlap(cudaStream_t stream)
     size_t                   n = 0;
     return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
                cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n >= 1;
+           status == cudaStreamCaptureStatusActive && hd_are_kernels(nodes, n);
 }
 #else
 static inline bool hd_may_overlap(cudaStream_t stream)
@@ -77,7 +87,7 @@ static inline bool hd_may_overlap(cudaStream_t stream)
     const cudaGraphNode_t  *nodes = NULL;
     size_t                  n = 0;
     return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && n >= 1;
+           status == cudaStreamCaptureStatusActive && hd_are_kernels(nodes, n);
 }
 #endif
 
