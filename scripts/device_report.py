@@ -52,7 +52,8 @@ def check_kernels(build, family):
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = list(pool.map(lambda op: run(program, "--isa", family, "--op", op), ops))
     lines = [line for _, out, _ in done for line in out.splitlines()]
-    return {"status": max(code for code, _, _ in done),
+    # A program that tested nothing, for want of a kernel of this family, ends with 1 as well.
+    return {"status": max(code for code, out, _ in done if out.splitlines()[-1:] != ["0 passed, 0 failed"]),
             "lines": [line for line in lines if " passed, " not in line],
             "closing": [sum(int(line.split()[i]) for line in lines if " passed, " in line) for i in (0, 2)]}
 
