@@ -1,6 +1,7 @@
 #include "model/parts.h"
 #include "ops/gemm.h"
 #include "ops/hadamard.h"
+#include "ops/matrix_operands.h"
 #include "ops/quant_fp8.h"
 #include "ops/quant_mxfp4.h"
 #include "ops/rmsnorm.h"
@@ -40,15 +41,9 @@ bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const
     return hd_kernel_select(s->p->choice, op, plain) != hd_kernel_select(s->p->choice, op, coded);
 }
 
-static const hd_op *const ops[HD_N_FORMATS] = {
-    [HD_FMT_F32] = &hd_op_gemm_f32,
-    [HD_FMT_BF16] = &hd_op_gemm_bf16,
-    [HD_FMT_FP8] = &hd_op_gemm_fp8,
-    [HD_FMT_MXFP4] = &hd_op_gemm_mxfp4,
-    [HD_FMT_NVFP4] = &hd_op_gemm_nvfp4,
-    [HD_FMT_MXFP4_TILES] = &hd_op_gemm_mxfp4_tiles,
-    [HD_FMT_NVFP4_TILES] = &hd_op_gemm_nvfp4_tiles,
-};
+#define OP(suffix, format) [HD_FMT_##format] = &hd_op_gemm_##suffix,
+static const hd_op *const ops[HD_N_FORMATS] = {HD_EACH_MATRIX_FORMAT(OP)};
+#undef OP
 
 static bool wants_codes(const hd_site *s, const hd_op *op, const hd_gemm_args *a)
 {

@@ -1,5 +1,6 @@
 #include "model/parts.h"
 #include "ops/grouped_gemm.h"
+#include "ops/matrix_operands.h"
 #include "ops/moe_sum.h"
 #include "ops/quant_fp8.h"
 #include "ops/router.h"
@@ -38,15 +39,9 @@ typedef struct projection {
     int32_t           xs;
 } projection;
 
-static const hd_op *const ops[HD_N_FORMATS] = {
-    [HD_FMT_F32] = &hd_op_grouped_gemm_f32,
-    [HD_FMT_BF16] = &hd_op_grouped_gemm_bf16,
-    [HD_FMT_FP8] = &hd_op_grouped_gemm_fp8,
-    [HD_FMT_MXFP4] = &hd_op_grouped_gemm_mxfp4,
-    [HD_FMT_NVFP4] = &hd_op_grouped_gemm_nvfp4,
-    [HD_FMT_MXFP4_TILES] = &hd_op_grouped_gemm_mxfp4_tiles,
-    [HD_FMT_NVFP4_TILES] = &hd_op_grouped_gemm_nvfp4_tiles,
-};
+#define OP(suffix, format) [HD_FMT_##format] = &hd_op_grouped_gemm_##suffix,
+static const hd_op *const ops[HD_N_FORMATS] = {HD_EACH_MATRIX_FORMAT(OP)};
+#undef OP
 
 static bool wants_codes(const hd_site *s, const hd_op *op, const hd_grouped_gemm_args *a)
 {
