@@ -2,6 +2,7 @@
 
 #include "base/accelerator.h"
 #include "base/cpu.h"
+#include "base/recording_cuda.cuh"
 
 /* One NVIDIA GPU through the CUDA runtime.  Everything goes through one stream, so copies and
  * kernels keep the order in which they were asked for. */
@@ -139,35 +140,11 @@ hd_status hd_device_capture_begin(hd_device *d, hd_error *err)
                  "recording a graph", err);
 }
 
-/* CUDA 13 gave these calls a parameter for the kind of each edge. */
-#if CUDART_VERSION >= 13000
-static cudaError_t set_waits(cudaStream_t s, cudaGraphNode_t *nodes, size_t n)
-{
-    return cudaStreamUpdateCaptureDependencies(s, nodes, NULL, n, cudaStreamSetCaptureDependencies);
-}
-static cudaError_t get_waits(cudaStream_t s, cudaStreamCaptureStatus *status,
-                             const cudaGraphNode_t **nodes, size_t *n)
-{
-    const cudaGraphEdgeData *edges = NULL;
-    return cudaStreamGetCaptureInfo(s, status, NULL, NULL, nodes, &edges, n);
-}
-#else
-static cudaError_t set_waits(cudaStream_t s, cudaGraphNode_t *nodes, size_t n)
-{
-    return cudaStreamUpdateCaptureDependencies(s, nodes, n, cudaStreamSetCaptureDependencies);
-}
-static cudaError_t get_waits(cudaStream_t s, cudaStreamCaptureStatus *status,
-                             const cudaGraphNode_t **nodes, size_t *n)
-{
-    return cudaStreamGetCaptureInfo_v2(s, status, NULL, NULL, nodes, n);
-}
-#endif
-
 hd_status hd_device_capture_after(hd_device *d, hd_point *const *points, int32_t n, hd_error *err)
 {
     cudaGraphNode_t *const nodes = (cudaGraphNode_t *)points;
     d->sole = n == 1 ? nodes[0] : NULL;
-    return check(set_waits(d->stream, nodes, (size_t)n), "recording what waits for what", err);
+    return check(hd_set_waits(d->stream, nodes, (size_t)n), "recording what waits for what", err);
 }
 
 hd_status hd_device_capture_point(hd_device *d, hd_point **out, hd_error *err)
@@ -175,7 +152,7 @@ hd_status hd_device_capture_point(hd_device *d, hd_point **out, hd_error *err)
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t  *nodes = NULL;
     size_t                  n = 0;
-    HD_TRY(check(get_waits(d->stream, &status, &nodes, &n), "reading a recording", err));
+    HD_TRY(check(hd_get_waits(d->stream, &status, &nodes, &n), "reading a recording", err));
     *out = n == 1 && nodes[0] != d->sole ? (hd_point *)nodes[0] : NULL;
     return HD_OK;
 }

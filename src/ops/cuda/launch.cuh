@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "base/recording_cuda.cuh"
 #include "ops/op.h"
 
 /* What every launcher shares.  A launcher reads the args on the host, launches on the stream
@@ -69,27 +70,14 @@ static inline bool hd_are_kernels(const cudaGraphNode_t *nodes, size_t n)
 
 /* Whether the next launch on the stream may overlap with what precedes it: only while a graph is
  * recorded, where it is known that kernels do.  A graph may be another engine's. */
-#if CUDART_VERSION >= 13000
-static inline bool hd_may_overlap(cudaStream_t stream)
-{
-    cudaStreamCaptureStatus  status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t   *nodes = NULL;
-    const cudaGraphEdgeData *edges = NULL;
-    size_t                   n = 0;
-    return cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n) ==
-               cudaSuccess &&
-           status == cudaStreamCaptureStatusActive && hd_are_kernels(nodes, n);
-}
-#else
 static inline bool hd_may_overlap(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t  *nodes = NULL;
     size_t                  n = 0;
-    return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n) == cudaSuccess &&
+    return hd_get_waits(stream, &status, &nodes, &n) == cudaSuccess &&
            status == cudaStreamCaptureStatusActive && hd_are_kernels(nodes, n);
 }
-#endif
 
 /* Launches kernel(args...), `cluster` blocks of the grid's x together. */
 template <typename... parameters, typename... values>
