@@ -187,46 +187,67 @@ void hd_plan_order_free(hd_plan_order *o)
 
 /* ---- recording ---- */
 
-/* Steps that launched nothing have no point, and nobody need wait for them. */
-static hd_status wait_for(hd_device *d, hd_point *const *points, const int32_t *steps, int32_t n,
-                          hd_point **room, hd_error *err)
+/* What steps are recorded into. */
+typedef struct record_job {
+    const hd_plan       *p;
+    const hd_plan_order *o;
+    hd_device           *d;
+    hd_point           **points; /* [n] owned: the end of each step; NULL: it launched nothing */
+    hd_point           **room;   /* [n] of it: a list without repetition                      */
+    int32_t              n_room;
+} record_job;
+
+static void list_point(record_job *j, hd_point *point)
 {
-    int32_t n_points = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (points[steps[i]]) room[n_points++] = points[steps[i]];
-    return hd_device_capture_after(d, room, n_points, err);
+    for (int32_t i = 0; i < j->n_room; i++)
+        if (j->room[i] == point) return;
+    j->room[j->n_room++] = point;
 }
 
-/* points  [n] room for the end of each step, then [n] for a list of them */
-static hd_status record_steps(const hd_plan *p, const hd_plan_order *o, hd_device *d,
-                              hd_point **points, hd_error *err)
+/* The end of a step; of one that launched nothing, that of all it waits for. */
+static void list_end(record_job *j, int32_t step)
 {
-    hd_point **const room = points + p->n;
-    int32_t          n_ends = 0;
-    for (int32_t i = 0; i < p->n; i++) {
-        hd_plan const one = {.steps = p->steps + i, .n = 1};
-        HD_TRY(
-            wait_for(d, points, o->after + o->first[i], o->first[i + 1] - o->first[i], room, err));
-        HD_TRY(hd_plan_run(&one, hd_device_stream(d), NULL, NULL, err));
-        HD_TRY(hd_device_capture_point(d, &points[i], err));
-    }
-    for (int32_t i = 0; i < p->n; i++)
-        if (o->is_end[i] && points[i]) room[n_ends++] = points[i];
-    return hd_device_capture_after(d, room, n_ends, err);
+    const hd_plan_order *const o = j->o;
+    if (j->points[step])
+        list_point(j, j->points[step]);
+    else
+        for (int32_t i = o->first[step]; i < o->first[step + 1]; i++) list_end(j, o->after[i]);
+}
+
+static hd_status record_step(record_job *j, int32_t step, hd_error *err)
+{
+    hd_plan const one = {.steps = j->p->steps + step, .n = 1};
+    j->n_room = 0;
+    for (int32_t i = j->o->first[step]; i < j->o->first[step + 1]; i++) list_end(j, j->o->after[i]);
+    HD_TRY(hd_device_capture_after(j->d, j->room, j->n_room, err));
+    HD_TRY(hd_plan_run(&one, hd_device_stream(j->d), NULL, NULL, err));
+    return hd_device_capture_point(j->d, &j->points[step], err);
+}
+
+/* A recording ends behind all steps that none waits for. */
+static hd_status record_steps(record_job *j, hd_error *err)
+{
+    for (int32_t i = 0; i < j->p->n; i++) HD_TRY(record_step(j, i, err));
+    j->n_room = 0;
+    for (int32_t i = 0; i < j->p->n; i++)
+        if (j->o->is_end[i]) list_end(j, i);
+    return hd_device_capture_after(j->d, j->room, j->n_room, err);
 }
 
 static hd_status record_ordered(const hd_plan *p, const hd_plan_order *o, hd_device *d,
                                 hd_graph **out, hd_error *err)
 {
-    hd_point **const points = hd_memory_alloc((2 * (size_t)p->n + 1) * sizeof *points);
-    if (!points) HD_FAIL(err, HD_ERR_MEMORY, "no memory to record %d steps", p->n);
+    record_job j = {.p = p, .o = o, .d = d};
+    j.points = hd_memory_alloc((2 * (size_t)p->n + 1) * sizeof *j.points);
+    if (!j.points) HD_FAIL(err, HD_ERR_MEMORY, "no memory to record %d steps", p->n);
+    j.room = j.points + p->n;
     hd_status s = hd_device_capture_begin(d, err);
     if (s == HD_OK) {
-        s = record_steps(p, o, d, points, err);
+        s = record_steps(&j, err);
         hd_status const ended = hd_device_capture_end(d, out, s == HD_OK ? err : NULL);
         if (s == HD_OK) s = ended;
     }
-    hd_memory_free(points);
+    hd_memory_free(j.points);
     return s;
 }
 
