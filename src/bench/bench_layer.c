@@ -6,7 +6,7 @@
 #include "bench/bench_report.h"
 #include "model/plan_order.h"
 
-#define MAX_STEPS 160 /* of a layer; as many again surround all */
+#define MAX_STEPS 160 /* of a layer                             */
 #define ROUNDS    4   /* a GPU runs a step so often in each layer */
 
 /* Layers, the plan of a pass over them, and what each step took in each run. */
@@ -19,7 +19,7 @@ typedef struct layer_job {
     hd_bench_layer_model   m;
     hd_arena               meta; /* base owned */
     hd_plan                plan;
-    hd_step               *room;             /* [plan.cap] in meta: steps of a part */
+    hd_step               *room;             /* [ROUNDS, plan.cap] in meta: of a part */
     int32_t                first, per_layer; /* steps before the layers; of each    */
     double                 seconds[MAX_STEPS][HD_BENCH_RUNS];
     int32_t                run, step; /* that are being timed */
@@ -100,7 +100,6 @@ static hd_status note_time(void *user, const hd_step *step, hd_error *err)
 /* Caches are emptied before each run: between two of a model's there are other layers. */
 static hd_status time_steps(layer_job *j, hd_error *err)
 {
-    HD_TRY(hd_plan_run(&j->plan, j->place.stream, NULL, NULL, err));
     for (j->run = 0; j->run < HD_BENCH_RUNS; j->run++) {
         j->step = 0;
         hd_bench_read_rate(&j->place);
@@ -229,7 +228,7 @@ static hd_status add_rows(layer_job *j, hd_error *err)
     return measure_part(j, "layer", 0, j->per_layer, err);
 }
 
-/* The plan of a pass over the layers as they are. */
+/* The plan of a pass over the layers as they are, run once. */
 static hd_status prepare(layer_job *j, hd_error *err)
 {
     j->m.act = (hd_arena){0};
