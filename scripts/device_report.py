@@ -127,6 +127,7 @@ def check_all(build):
 LARGE = "16384 x 7168"
 FEW, MANY = (1, 4, 8, 16), (64, 256, 512, 8192)
 BATCHES = (1, 8, 32, 128)
+PROMPTS_AT = (4096, 16384)  # tokens behind which 4,096 more are read
 # Layers of Flash by their ratio of compression.
 LAYERS = {"r4": 21, "r128": 20, "r0": 2}
 PRODUCTS = """
@@ -189,10 +190,10 @@ def note_products(targets, rows, peer):
             if us:
                 targets.note(f"nvfp4 linear {LARGE}{name[5:]}, M = {t}, GB/s", gb_s, 3900, True)
     for t in MANY:
-        us = find(rows, name="large", op="gemm_nvfp4_tiles", tokens=t)
-        if us and t in peer:
-            targets.note(f"nvfp4 linear {LARGE}, activations of one plane, M = {t}, share of cuBLAS bf16",
-                         peer[t] / us, 0.85, True)
+        for name, x in (("large", "bf16 activations"), ("large w4a4", "activations as codes")):
+            us = find(rows, name=name, op="gemm_nvfp4_tiles", tokens=t)
+            if us and t in peer:
+                targets.note(f"nvfp4 linear {LARGE}, {x}, M = {t}, share of cuBLAS bf16", peer[t] / us, 0.85, True)
 
 
 def note_layers(targets, layers):
@@ -241,13 +242,16 @@ def time_all(build):
              for row in bench(build, "kernels", "--op", "index_score,topk", "--tokens", 1, "--context", context)]
     runs = [("nvfp4", t, 1024) for t in (*BATCHES, 64)] + [("nvfp4", 1, 32768)]
     runs += [("official", t, 1024) for t in (1, 8, 64)] + [("official", 1, 32768)]
+    runs += [("nvfp4", 4096, c) for c in PROMPTS_AT]
     layers = {(f, t, c): bench(build, "layer", "--family", f, "--tokens", t, "--context", c) for f, t, c in runs}
+    pro = [row for t in (1, 32) for row in bench(build, "layer", "--shape", "pro", "--family", "nvfp4", "--tokens", t)]
+    engine = bench(build, "engine", "models/demo")
     targets = Targets()
     note_products(targets, kernels, peer)
     note_layers(targets, layers)
     note_index(targets, index)
     cublas = [{"name": f"large, bf16, cuBLAS, {t} tokens", "median_us": us} for t, us in peer.items()]
-    return targets, kernels + index + [row for rows in layers.values() for row in rows] + cublas
+    return targets, kernels + index + [row for rows in layers.values() for row in rows] + pro + engine + cublas
 
 
 def write_rows(rows, path):
