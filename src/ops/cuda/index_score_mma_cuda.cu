@@ -375,10 +375,12 @@ static __device__ __forceinline__ void multiply_bf16(float c[4], const uint32_t 
 }
 
 /* Products of 16 heads from h0 on with the words 2 half and 2 half + 1 of a group's blocks. */
-static __device__ __forceinline__ void dot_half(const hd_ix_shared *s, int planes, int h0, int half,
+template <int planes>
+static __device__ __forceinline__ void dot_half(const hd_ix_shared *s, int h0, int half,
                                                 const uint32_t b[HD_IX_STEPS][4], float c[4])
 {
     int const row = h0 + (int)threadIdx.x % 16, unit = (int)threadIdx.x % 32 / 16;
+#pragma unroll
     for (int p = planes - 1; p >= 0; p--) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -392,7 +394,8 @@ static __device__ __forceinline__ void dot_half(const hd_ix_shared *s, int plane
 }
 
 /* As score_near(), for any q. */
-static __device__ __forceinline__ void score_planes(const hd_ix_shared *s, int planes, uint4 codes,
+template <int planes>
+static __device__ __forceinline__ void score_planes(const hd_ix_shared *s, uint4 codes,
                                                     uint32_t scale, float part[2])
 {
     uint32_t const w[HD_IX_STEPS] = {codes.x, codes.y, codes.z, codes.w};
@@ -400,10 +403,11 @@ static __device__ __forceinline__ void score_planes(const hd_ix_shared *s, int p
 #pragma unroll
     for (int i = 0; i < HD_IX_STEPS; i++) decode_bf16(w[i], scale, b[i]);
     part[0] = part[1] = 0;
+#pragma unroll 2
     for (int m = 0; m < HD_IX_TILES; m++) {
         float c[2][4] = {};
-        dot_half(s, planes, m * 16, 0, b, c[0]);
-        dot_half(s, planes, m * 16, 1, b, c[1]);
+        dot_half<planes>(s, m * 16, 0, b, c[0]);
+        dot_half<planes>(s, m * 16, 1, b, c[1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float const dot = c[0][i] + c[1][i];
@@ -413,27 +417,41 @@ static __device__ __forceinline__ void score_planes(const hd_ix_shared *s, int p
     }
 }
 
-static __device__ __forceinline__ void score_units_bf16(const hd_ix_shared *s, int planes,
+/* The parts of group i of unit u. */
+template <int planes>
+static __device__ __forceinline__ void score_group(const hd_ix_shared *s, unit_place at, int i,
+                                                   uint32_t scales, float of_group[2])
+{
+    int const      lane = (int)threadIdx.x % 32;
+    uint4 const    codes = load_codes(&s->rows, at, i);
+    uint32_t const word = __shfl_sync(0xffffffffu, scales, owner(i, lane / 4));
+    uint32_t const code = word >> lane % 4 * 8 & 255;
+    uint32_t const scale = code == 0 ? 0x0040 : code == 255 ? 0x7fff : code << 7;
+    score_planes<planes>(s, codes, scale * 0x10001u, of_group);
+}
+
+/* Scores items first, first + step, ...: units, or their groups one by one where there are not
+ * enough units for the warps; a row's sum is the same either way. */
+template <int planes>
+static __device__ __forceinline__ void score_units_bf16(const hd_ix_shared *s, bool is_split,
                                                         int32_t first, int32_t step)
 {
     const hd_ix_rows *const r = &s->rows;
-    int const               lane = (int)threadIdx.x % 32;
-    int32_t const           end = (r->visible + HD_IX_UNIT - 1) / HD_IX_UNIT;
-    for (int32_t u = first; u < end; u += step) {
+    int32_t const           parts = is_split ? HD_IX_GROUPS : 1;
+    int32_t const           end = (r->visible + HD_IX_UNIT - 1) / HD_IX_UNIT * parts;
+    for (int32_t item = first; item < end; item += step) {
+        int32_t const    u = item / parts, only = item % parts;
         unit_place const at = find_unit(r, u);
         uint32_t const   scales = pick_scales(r, (const uint32_t *)at.scales, u);
         float            part[2 * HD_IX_GROUPS] = {};
 #pragma unroll 1
         for (int i = 0; i < HD_IX_GROUPS; i++) {
-            float          of_group[2];
-            uint4 const    codes = load_codes(r, at, i);
-            uint32_t const word = __shfl_sync(0xffffffffu, scales, owner(i, lane / 4));
-            uint32_t const code = word >> lane % 4 * 8 & 255;
-            uint32_t const scale = code == 0 ? 0x0040 : code == 255 ? 0x7fff : code << 7;
-            score_planes(s, planes, codes, scale * 0x10001u, of_group);
+            float of_group[2] = {0, 0};
+            if (!is_split || i == only) score_group<planes>(s, at, i, scales, of_group);
             append_parts(part, of_group);
         }
-        write_score(r, u, gather(part));
+        float const sum = gather(part);
+        if (!is_split || (int)threadIdx.x % 32 / 8 == only) write_score(r, u, sum);
     }
 }
 
@@ -456,15 +474,19 @@ static __global__ void __launch_bounds__(HD_IX_THREADS, 1)
                           ((uintptr_t)a.keys & 15) == 0};
     for (int32_t u = first; u * HD_IX_UNIT < a.cap; u += step)
         if (u * HD_IX_UNIT >= r.visible) write_score(&r, u, 0);
-    if (block * HD_IX_UNIT >= r.visible) return;
+    /* a unit's groups may be of as many blocks */
+    if (block / HD_IX_GROUPS * HD_IX_UNIT >= r.visible) return;
     if (threadIdx.x == 0) s->rows = r;
     for (int i = 0; i < HD_IX_STAGES - 1; i++)
         copy_unit(&r, first + i * step, &s->u.s8.stage[threadIdx.x / 32][i]);
-    int const planes = hd_ix_prepare(&a, t, s);
+    int const  planes = hd_ix_prepare(&a, t, s);
+    bool const is_split = (int64_t)step * HD_IX_UNIT > r.visible;
     if (planes == 0)
         score_units_s8(s, first, step);
+    else if (planes == 1)
+        score_units_bf16<1>(s, is_split, first, step);
     else
-        score_units_bf16(s, planes, first, step);
+        score_units_bf16<HD_IX_PLANES>(s, is_split, first, step);
 }
 
 /* Blocks of a token: the fewest rounds of the GPU, each as long as a warp's units and as preparing
