@@ -67,4 +67,25 @@ static __device__ __forceinline__ int hd_collect(const hd_grouped_gemm_args &a, 
     return n;
 }
 
+/* Warp 0 lists slots of expert e from *at on, `most` of them, -1 behind the last; returns how many
+ * and moves *at behind it. */
+static __device__ __forceinline__ int32_t hd_list_slots(const hd_grouped_gemm_args &a, int32_t e,
+                                                        int32_t most, int32_t *at, int32_t *slots)
+{
+    int32_t const all = a.t * a.s, lane = threadIdx.x;
+    int32_t       n = 0;
+    while (*at < all && n < most) {
+        bool const     is_hit = *at + lane < all && a.ids[*at + lane] == e;
+        unsigned const hits = __ballot_sync(~0u, is_hit);
+        int32_t const  place = n + __popc(hits & ((1u << lane) - 1));
+        if (is_hit && place < most) slots[place] = *at + lane;
+        /* Those that did not fit are where the next list begins. */
+        unsigned const left = __ballot_sync(~0u, is_hit && place >= most);
+        n = min(n + __popc(hits), most);
+        *at += left ? __ffs((int)left) - 1 : 32;
+    }
+    for (int32_t i = n + lane; i < most; i += 32) slots[i] = -1;
+    return n;
+}
+
 #endif

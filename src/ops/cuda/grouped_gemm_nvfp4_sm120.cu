@@ -1,4 +1,4 @@
-#include "ops/grouped_gemm.h"
+#include "expert_units.cuh"
 #include "w4a4_sm120.cuh"
 
 /* grouped_gemm_nvfp4 from codes of activations: see w4a4_sm120.cuh.  Grid: rows in tiles of 16, and
@@ -20,27 +20,6 @@ static __device__ int32_t find_expert(const hd_grouped_gemm_args &a, bool is_by_
     return e;
 }
 
-/* Warp 0 lists slots of expert e from *at on, `most` of them, -1 behind the last; returns how many
- * and moves *at behind it. */
-static __device__ int32_t list_slots(const hd_grouped_gemm_args &a, int32_t e, int32_t most,
-                                     int32_t *at, int32_t *slots)
-{
-    int32_t const all = a.t * a.s, lane = threadIdx.x;
-    int32_t       n = 0;
-    while (*at < all && n < most) {
-        bool const     is_hit = *at + lane < all && a.ids[*at + lane] == e;
-        unsigned const hits = __ballot_sync(~0u, is_hit);
-        int32_t const  place = n + __popc(hits & ((1u << lane) - 1));
-        if (is_hit && place < most) slots[place] = *at + lane;
-        /* Those that did not fit are where the next list begins. */
-        unsigned const left = __ballot_sync(~0u, is_hit && place >= most);
-        n = min(n + __popc(hits), most);
-        *at += left ? __ffs((int)left) - 1 : 32;
-    }
-    for (int32_t i = n + lane; i < most; i += 32) slots[i] = -1;
-    return n;
-}
-
 template <int tiles>
 static __global__ void __launch_bounds__(HD_W4A4_WARPS * 32)
     multiply_slots(hd_grouped_gemm_args const a, bool is_by_slot)
@@ -57,7 +36,7 @@ static __global__ void __launch_bounds__(HD_W4A4_WARPS * 32)
         __syncthreads();
         if (threadIdx.x < 32) {
             int32_t       from = at;
-            int32_t const found = list_slots(a, e, columns, &from, slots);
+            int32_t const found = hd_list_slots(a, e, columns, &from, slots);
             if (threadIdx.x == 0) n = found;
             if (threadIdx.x == 0) at = from;
         }
