@@ -38,7 +38,7 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC))))
 CPPFLAGS  += -DHD_CUDA
 NVFLAGS   := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Werror -Werror all-warnings
 # A family's own instructions exist on its GPUs alone; the portable kernels are made for all.
-gpu_archs = $(if $(filter %_sm90.cu %_wgmma.cu,$<),sm_90a,$(CUDA_ARCH))
+gpu_archs = $(if $(filter %_sm90.cu %_wgmma.cu,$<),sm_90a,$(if $(filter %_sm100.cu,$<),sm_100a,$(CUDA_ARCH)))
 gpu_flags = $(foreach a,$(gpu_archs),-gencode arch=$(a:sm_%=compute_%),code=$(a))
 LDLIBS    += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lrt -ldl -lstdc++
 endif

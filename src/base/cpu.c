@@ -10,8 +10,9 @@
 static const struct {
     const char *name;
     uint32_t    bit;
-} families[] = {{"ref", HD_ISA_REF},   {"avx2", HD_ISA_AVX2}, {"avx512", HD_ISA_AVX512},
-                {"cuda", HD_ISA_CUDA}, {"sm90", HD_ISA_SM90}, {"sm120", HD_ISA_SM120}};
+} families[] = {{"ref", HD_ISA_REF},    {"avx2", HD_ISA_AVX2}, {"avx512", HD_ISA_AVX512},
+                {"cuda", HD_ISA_CUDA},  {"sm90", HD_ISA_SM90}, {"sm100", HD_ISA_SM100},
+                {"sm120", HD_ISA_SM120}};
 #define N_FAMILIES (sizeof families / sizeof families[0])
 
 uint32_t hd_cpu_isa(void)
@@ -106,9 +107,10 @@ hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
         size_t const   n = strcspn(p, ",+");
         uint32_t const bit = family_bit(p, n);
         if (!bit)
-            HD_FAIL(err, HD_ERR_INVALID,
-                    "kernel family '%.*s' is none of ref, avx2, avx512, all, cuda, sm90, sm120",
-                    (int)n, p);
+            HD_FAIL(
+                err, HD_ERR_INVALID,
+                "kernel family '%.*s' is none of ref, avx2, avx512, all, cuda, sm90, sm100, sm120",
+                (int)n, p);
         mask |= bit;
         p += n;
         if (!*p) break;

@@ -12,8 +12,9 @@ HD_BEGIN_C
 #define HD_ISA_CUDA   UINT32_C(0x10) /* portable CUDA C                    */
 #define HD_ISA_SM90   UINT32_C(0x20) /* Hopper's own instructions          */
 #define HD_ISA_SM120  UINT32_C(0x40) /* RTX PRO 6000's and GB10's; emulated elsewhere */
+#define HD_ISA_SM100  UINT32_C(0x80) /* B200's; not yet run, emulated in tests        */
 #define HD_ISA_HOST   (HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512)
-#define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90 | HD_ISA_SM120)
+#define HD_ISA_DEVICE (HD_ISA_CUDA | HD_ISA_SM90 | HD_ISA_SM100 | HD_ISA_SM120)
 
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);
@@ -28,7 +29,7 @@ int32_t hd_cpu_quota(const char *text);
 /* One place only: families of the host and of an accelerator do not mix.
  * returns  HD_ERR_INVALID when mask has none, one that is not available, or both places */
 hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err);
-/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90".
+/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90", "sm100".
  * returns  HD_ERR_INVALID naming the word, or as hd_isa_check does of this machine's */
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err);
 /* Writes "ref+avx2" to out [cap]. */

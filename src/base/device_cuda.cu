@@ -32,11 +32,14 @@ static hd_status check(cudaError_t e, const char *what, hd_error *err)
 
 uint32_t hd_device_isa(void)
 {
-    int major = 0, n = 0;
+    int major = 0, minor = 0, n = 0;
     if (cudaGetDeviceCount(&n) != cudaSuccess || n < 1) return 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess)
         return 0;
-    return HD_ISA_CUDA | HD_ISA_SM120 | (major == 9 ? HD_ISA_SM90 : 0);
+    if (cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess)
+        return 0;
+    return HD_ISA_CUDA | HD_ISA_SM120 | (major == 9 ? HD_ISA_SM90 : 0) |
+           (major == 10 && minor == 0 ? HD_ISA_SM100 : 0);
 }
 
 static hd_status open_stream(hd_device *d, hd_error *err)

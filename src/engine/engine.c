@@ -192,6 +192,18 @@ static hd_status bind_sessions(hd_engine *e, hd_error *err)
     return HD_OK;
 }
 
+static void warn_of_unproved(hd_engine *e)
+{
+    char           names[32];
+    uint32_t const unproved = e->options.isa & (HD_ISA_SM100 | HD_ISA_SM120);
+    hd_isa_print(unproved, names, sizeof names);
+    if (unproved)
+        hd_log_print(&e->log, HD_LOG_WARNING,
+                     "%s kernels have run only with their instructions emulated, never on their "
+                     "own GPU: compare them before relying on them",
+                     names);
+}
+
 /* Starts the threads; or opens the accelerator, when its kernels are asked for, and moves the
  * weights there. */
 static hd_status place_weights(hd_engine *e, hd_error *err)
@@ -202,10 +214,7 @@ static hd_status place_weights(hd_engine *e, hd_error *err)
         return HD_OK;
     }
     HD_TRY(hd_device_open(&e->device, err));
-    if (e->options.isa & HD_ISA_SM120)
-        hd_log_print(&e->log, HD_LOG_WARNING,
-                     "sm120 kernels have run only with their instruction emulated, never on their "
-                     "own GPU: compare them before relying on them");
+    warn_of_unproved(e);
     e->stream = hd_device_stream(e->device);
     /* Hopper's kernels for four-bit weights take tiles; the others take rows. */
     hd_upload const to = {e->device, &e->placed, (e->options.isa & HD_ISA_SM90) != 0};

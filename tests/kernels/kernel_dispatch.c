@@ -5,9 +5,13 @@
 #include "base/memory.h"
 #include "kernel_harness.h"
 
-static const uint32_t masks[] = {
-    HD_ISA_REF,  HD_ISA_REF | HD_ISA_AVX2,  HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512,
-    HD_ISA_CUDA, HD_ISA_CUDA | HD_ISA_SM90, HD_ISA_CUDA | HD_ISA_SM120};
+static const uint32_t masks[] = {HD_ISA_REF,
+                                 HD_ISA_REF | HD_ISA_AVX2,
+                                 HD_ISA_REF | HD_ISA_AVX2 | HD_ISA_AVX512,
+                                 HD_ISA_CUDA,
+                                 HD_ISA_CUDA | HD_ISA_SM90,
+                                 HD_ISA_CUDA | HD_ISA_SM100,
+                                 HD_ISA_CUDA | HD_ISA_SM120};
 #define N_MASKS (sizeof masks / sizeof masks[0])
 
 static const char *const shapes[TEST_MODEL_CASES] = {"demo-token", "demo-prompt", "flash-token"};
@@ -51,6 +55,7 @@ static bool is_for(const char *line, uint32_t isa)
     if (strstr(names, "avx512")) needed |= HD_ISA_AVX512;
     if (strstr(names, "cuda")) needed |= HD_ISA_CUDA;
     if (strstr(names, "sm90")) needed |= HD_ISA_SM90;
+    if (strstr(names, "sm100")) needed |= HD_ISA_SM100;
     if (strstr(names, "sm120")) needed |= HD_ISA_SM120;
     return (needed & ~isa) == 0;
 }

@@ -52,5 +52,9 @@ bool test_dispatch_check(const char *path, uint32_t isa);
  * *n is their number. */
 int32_t test_plants(uint64_t seed, int32_t *n);
 
+/* Runs kernels for a GPU that no test has, emulated, sound and with faults; returns the number of
+ * those that are not as they should be.  *n is their number. */
+int32_t test_emulated(uint64_t seed, int32_t *n);
+
 HD_END_C
 #endif

@@ -134,11 +134,14 @@ static void test_choice(const char *path, uint32_t isa, tally *sum)
 /* What is tested once, not for each op: the harness itself and the choice of kernels. */
 static void test_the_rest(const options *o, tally *sum)
 {
-    int32_t       n;
-    int32_t const missed = test_plants(o->seed, &n);
+    int32_t n, missed = test_plants(o->seed, &n);
     sum->failed += missed;
     sum->passed += n - missed;
     printf("planted faults: %d of %d caught\n", n - missed, n);
+    missed = test_emulated(o->seed, &n);
+    sum->failed += missed;
+    sum->passed += n - missed;
+    printf("sm100, emulated: %d of %d as they should be\n", n - missed, n);
     test_choice("tests/golden/dispatch.txt", hd_cpu_isa(), sum);
     /* Which kernel is chosen needs no accelerator, only a build with its kernels. */
     if (count_kernels(o, HD_ISA_DEVICE) > 0)

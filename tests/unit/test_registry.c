@@ -170,10 +170,10 @@ static void parses_families(void **state)
     assert_int_equal(hd_isa_parse(&mask, "ref,", NULL), HD_ERR_INVALID);
     assert_int_equal(mask, 99);
     /* What this machine or build does not run is refused by name, never tried. */
-    static const char *const families[] = {"avx2", "avx512", "cuda", "sm90", "sm120"};
-    static const uint32_t    bits[] = {HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_CUDA, HD_ISA_SM90,
-                                       HD_ISA_SM120};
-    for (int i = 0; i < 5; i++) {
+    static const char *const families[] = {"avx2", "avx512", "cuda", "sm90", "sm100", "sm120"};
+    static const uint32_t    bits[] = {HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_CUDA,
+                                       HD_ISA_SM90, HD_ISA_SM100,  HD_ISA_SM120};
+    for (int i = 0; i < 6; i++) {
         bool const runs = ((hd_cpu_isa() | hd_device_isa()) & bits[i]) != 0;
         assert_int_equal(hd_isa_parse(&mask, families[i], &err), runs ? HD_OK : HD_ERR_INVALID);
         if (!runs) assert_non_null(strstr(err.message, families[i]));
