@@ -42,7 +42,8 @@ void test_kernel(const hd_kernel *k, const hd_kernel *ref, const hd_cases *cases
 const hd_kernel *test_reference(const hd_kernel *kernels, int32_t n, const hd_op *op);
 
 /* Prints one line for each op, mask and model shape: the kernel that would be chosen.  Only
- * masks inside `isa`; the choice needs no machine that runs them. */
+ * masks inside `isa`, and for each op only those whose newest family has kernels of it; the choice
+ * needs no machine that runs them. */
 void test_dispatch_print(uint32_t isa, hd_buffer *out);
 /* Compares with the file at `path` the lines for masks inside `isa`; prints what differs.
  * Returns whether all agree. */
