@@ -113,6 +113,15 @@ static const void *put_floats(maker *m, int64_t n, bool is_bf16)
     return put_pattern(m, pattern, (size_t)n * (is_bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
+/* Scales of roundings: a negative one would ask for one of each row, as no checkpoint does. */
+static const float *put_input_scales(maker *m, int64_t n)
+{
+    float pattern[PATTERN / sizeof(float)];
+    for (size_t i = 0; i < PATTERN / sizeof(float); i++)
+        pattern[i] = (float)(1 + next_random(m) % 16) / 1024;
+    return put_pattern(m, (const uint8_t *)pattern, (size_t)n * sizeof(float));
+}
+
 /* The format in which an engine would place a matrix of n rows. */
 static hd_format placed_format(const maker *m, hd_format f, int32_t n, int32_t k)
 {
@@ -149,7 +158,7 @@ static hd_matrix make_groups(maker *m, hd_format f, int32_t n, int32_t k, int32_
     out.format = placed_format(m, f, n / groups, k);
     out.w = put_weights(m, f, n, k);
     out.sf = put_scales(m, f, n, k);
-    out.input_scale_at = put_floats(m, 1, false);
+    out.input_scale_at = put_input_scales(m, 1);
     return out;
 }
 
@@ -190,7 +199,7 @@ static hd_experts make_experts(maker *m, hd_format f, int32_t e, int32_t n, int3
     out.w = put_list(m, w, n_own, e);
     if (hd_matrix_sf_bytes(f, n, k)) out.sf = put_list(m, sf, n_own, e);
     out.scale = put_floats(m, e, false);
-    out.input_scale = put_floats(m, e, false);
+    out.input_scale = put_input_scales(m, e);
     return out;
 }
 

@@ -9,6 +9,7 @@
 #include "ops/hc_post.h"
 #include "ops/hc_pre.h"
 #include "ops/index_score.h"
+#include "ops/quant_nvfp4.h"
 #include "ops/rmsnorm.h"
 #include "ops/router.h"
 #include "ops/topk.h"
@@ -19,6 +20,7 @@ HD_BEGIN_C
 
 typedef union hd_bench_args {
     hd_rmsnorm_args      rmsnorm;
+    hd_quant_nvfp4_args  quant;
     hd_gemm_args         gemm;
     hd_grouped_gemm_args grouped;
     hd_router_args       router;
@@ -36,6 +38,7 @@ typedef struct hd_bench_filler {
     int32_t     set;  /* of operands: sets in a row choose other experts for a single token */
     const char *only; /* the operand to make; NULL: all */
     bool        has_bf16_x;
+    bool        has_fit;   /* scales of a rounding: rows just fit, or some blocks do not */
     bool        has_fp4_q; /* the indexer's, rounded as the official model does */
     uint64_t    rng;
 } hd_bench_filler;

@@ -19,6 +19,14 @@ static hd_bench_case experts(const char *label, const hd_op *op, int32_t t, int3
     return (hd_bench_case){label, op, {.grouped = a}};
 }
 
+/* Rows rounded to NVFP4, once or for each expert that they go to. */
+static hd_bench_case rounding(const char *label, int32_t t, int32_t s, int32_t k)
+{
+    hd_quant_nvfp4_args const a = {
+        .t = t, .s = s, .k = k, .e = EXPERTS, .has_ids = s > 1, .has_codes = true};
+    return (hd_bench_case){label, &hd_op_quant_nvfp4, {.quant = a}};
+}
+
 /* The same of activations that are codes too. */
 static hd_bench_case coded(hd_bench_case c)
 {
@@ -72,6 +80,9 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
     int32_t             n = 0;
     out[n++] = (hd_bench_case){
         "norm", &hd_op_rmsnorm, {.rmsnorm = {.t = t, .d = D, .eps = 1e-6f, .has_w = true}}};
+    out[n++] = rounding("q_a", t, 1, D);
+    out[n++] = rounding("o_a", t, 1, HEADS * HEAD);
+    out[n++] = rounding("w1", t, USED, D);
     out[n++] = (hd_bench_case){
         "hc_pre",
         &hd_op_hc_pre,

@@ -26,7 +26,7 @@ hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_n
 {
     int64_t const rows = (int64_t)a.t * a.s;
     a.y = hd_plan_room(s->p, rows, a.k);
-    a.saturated = hd_plan_room(s->p, rows, 1);
+    a.saturated = hd_plan_room(s->p, rows, HD_NVFP4_PARTS(a.k));
     if (a.has_codes) {
         a.codes = make_bytes(s->p, rows, a.k / 2);
         a.sf = make_bytes(s->p, rows, a.k / HD_NVFP4_BLOCK);

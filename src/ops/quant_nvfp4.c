@@ -10,7 +10,7 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     if (a->has_ids) out[n++] = HD_OPERAND(quant_nvfp4, ids, HD_IN, HD_I32, a->t, a->s);
     out[n++] = HD_OPERAND(quant_nvfp4, scale, HD_IN, HD_F32, a->e);
     out[n++] = HD_OPERAND(quant_nvfp4, y, HD_OUT, HD_F32, a->t, a->s, a->k);
-    out[n++] = HD_OPERAND(quant_nvfp4, saturated, HD_OUT, HD_I32, a->t, a->s);
+    out[n++] = HD_OPERAND(quant_nvfp4, saturated, HD_OUT, HD_I32, a->t, a->s, HD_NVFP4_PARTS(a->k));
     if (!a->has_codes) return n;
     out[n++] = HD_OPERAND(quant_nvfp4, codes, HD_OUT, HD_U8, a->t, a->s, a->k / 2);
     out[n++] = HD_OPERAND(quant_nvfp4, sf, HD_OUT, HD_U8, a->t, a->s, a->k / HD_NVFP4_BLOCK);

@@ -15,17 +15,21 @@ HD_BEGIN_C
  *
  * With has_codes the same also as codes: y = e2m1(codes) * e4m3(sf) * g.
  *
- * numerics  exact: nearest, ties to even code; saturation counted in blocks
- * layout    codes two a byte along k, the low nibble first
+ * numerics  exact: nearest, ties to even code
+ * layout    codes two a byte along k, the low nibble first; saturations are counted for each
+ *           HD_NVFP4_PART elements of a row, so that no count crosses the whole of it
  * special   a row of zeros gives zeros; a block with NaN or infinity stays what it is, as codes
  *           its scale is NaN
+ * order     without has_ids scale may be read before what precedes in the stream has ended
  * limits    k % 16 == 0; scale finite, >= 0; 0 <= ids < e */
+#define HD_NVFP4_PART     1024
+#define HD_NVFP4_PARTS(k) ((k) / HD_NVFP4_PART + ((k) % HD_NVFP4_PART != 0))
 typedef struct hd_quant_nvfp4_args {
     const float   *x;         /* [t, k]    in                                              */
     const int32_t *ids;       /* [t, s]    in   only when has_ids                           */
     const float   *scale;     /* [e]       in   global scales, amax / (6 * 448), or 0       */
     float         *y;         /* [t, s, k] out                                              */
-    int32_t       *saturated; /* [t, s]    out  blocks whose scale was above 448            */
+    int32_t       *saturated; /* [t, s, parts] out  blocks whose scale was above 448        */
     int32_t        t, s, k, e;
     bool           has_ids, has_codes;
     uint8_t       *codes; /* [t, s, k/2]  out  only when has_codes                          */

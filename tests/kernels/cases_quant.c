@@ -82,7 +82,8 @@ static const struct {
     bool    has_ids;
 } nvfp4[] = {{1, 4, 256, 16, true}, {33, 4, 256, 16, true}, {1, 6, 4096, 8, true},
              {0, 2, 32, 4, true},   {3, 1, 128, 1, false},  {2, 3, 16, 3, true},
-             {5, 1, 48, 2, false},  {4, 2, 80, 5, true}};
+             {5, 1, 48, 2, false},  {4, 2, 80, 5, true},    {2, 1, 1040, 1, false},
+             {3, 2, 2048, 4, true}, {2, 1, 2544, 1, false}};
 #define N_NVFP4 (int32_t)(sizeof nvfp4 / sizeof nvfp4[0])
 
 static void make_nvfp4(const test_case *c, void *args)

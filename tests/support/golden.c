@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "ops/hc_post.h"
-#include "ops/quant_nvfp4.h"
 #include "ops/router.h"
 #include "ops/topk.h"
 
@@ -126,6 +125,19 @@ static void keep(const recorded *r, int32_t layer, int64_t width, const void *fr
     memcpy((char *)to + at * r->n * width * 4, from, (size_t)(r->n * width) * 4);
 }
 
+static int64_t count_saturated(const hd_step *step)
+{
+    hd_operand    o[HD_MAX_OPERANDS];
+    int32_t const n = step->kernel->op->describe(step->args, o);
+    int64_t       sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (strcmp(o[i].name, "saturated") != 0) continue;
+        const int32_t *const v = hd_operand_pointer(step->args, &o[i]);
+        for (int64_t j = 0; j < hd_operand_count(&o[i]); j++) sum += v[j];
+    }
+    return sum;
+}
+
 hd_status record_step(void *user, const hd_step *step, hd_error *err)
 {
     recorded *const    r = user;
@@ -139,9 +151,6 @@ hd_status record_step(void *user, const hd_step *step, hd_error *err)
              r->experts);
     if (op == &hd_op_topk)
         keep(r, step->layer, r->topk, ((const hd_topk_args *)step->args)->ids, r->rows);
-    if (op == &hd_op_quant_nvfp4) {
-        const hd_quant_nvfp4_args *const a = step->args;
-        for (int64_t i = 0; i < (int64_t)a->t * a->s; i++) r->n_saturated += a->saturated[i];
-    }
+    r->n_saturated += count_saturated(step);
     return HD_OK;
 }

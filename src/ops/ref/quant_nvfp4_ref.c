@@ -14,6 +14,16 @@ static float dynamic_scale(const float *x, int32_t k)
     return scale > 0 ? scale : 1;
 }
 
+static void round_parts(const hd_quant_nvfp4_args *a, const float *x, int64_t slot, float scale)
+{
+    int32_t const parts = HD_NVFP4_PARTS(a->k);
+    for (int32_t p = 0; p < parts; p++) {
+        int32_t const at = p * HD_NVFP4_PART, left = a->k - at;
+        a->saturated[slot * parts + p] = hd_nvfp4_round(
+            x + at, a->y + slot * a->k + at, left < HD_NVFP4_PART ? left : HD_NVFP4_PART, scale);
+    }
+}
+
 static void write_codes(const hd_quant_nvfp4_args *a, const float *x, int64_t slot, float scale)
 {
     hd_nvfp4_encode(x, a->k, scale, a->codes + slot * (a->k / 2),
@@ -37,7 +47,7 @@ hd_status hd_quant_nvfp4_ref(const void *args, hd_stream *stream)
             int64_t const slot = (int64_t)t * a->s + s;
             float const   fixed = a->scale[a->has_ids ? a->ids[slot] : 0];
             float const   scale = fixed > 0 ? fixed : dynamic_scale(x, a->k);
-            a->saturated[slot] = hd_nvfp4_round(x, a->y + slot * a->k, a->k, scale);
+            round_parts(a, x, slot, scale);
             if (a->has_codes) write_codes(a, x, slot, scale);
         }
     }

@@ -139,7 +139,7 @@ static void round_slot(const hd_quant_nvfp4_args *a, int64_t slot)
     const float *const x = a->x + slot / a->s * a->k;
     float const        fixed = a->scale[a->has_ids ? a->ids[slot] : 0];
     float const        scale = fixed > 0 ? fixed : dynamic_scale(x, a->k);
-    int32_t            saturated = 0;
+    int32_t *const     saturated = a->saturated + slot * HD_NVFP4_PARTS(a->k);
     for (int32_t i = 0; i < a->k; i += HD_NVFP4_BLOCK) {
         int64_t const at = slot * a->k + i;
         block_out     out = {a->y + at, NULL, NULL};
@@ -147,9 +147,9 @@ static void round_slot(const hd_quant_nvfp4_args *a, int64_t slot)
             out.codes = a->codes + at / 2;
             out.sf = a->sf + at / HD_NVFP4_BLOCK;
         }
-        round_block(x + i, &out, scale, &saturated);
+        if (i % HD_NVFP4_PART == 0) saturated[i / HD_NVFP4_PART] = 0;
+        round_block(x + i, &out, scale, &saturated[i / HD_NVFP4_PART]);
     }
-    a->saturated[slot] = saturated;
     if (a->has_codes) a->g[slot] = scale;
 }
 
