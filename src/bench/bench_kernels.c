@@ -36,7 +36,7 @@ static hd_status make_sets(hd_bench_place *p, const hd_bench_options *o, const h
 {
     hd_bench_filler f = {.context = o->context, .has_bf16_x = o->has_bf16_x, .rng = 1};
     bool const      is_grouped = strncmp(c->op->name, "grouped", 7) == 0;
-    f.has_fit = c->op == &hd_op_quant_nvfp4;
+    f.has_fit = c->op == &hd_op_quant_nvfp4 || c->op == &hd_op_rmsnorm_nvfp4;
     f.has_fp4_q = c->op == &hd_op_index_score;
     s->n = count_sets(p, s->kernel, hd_bench_bytes(c->op, &c->args));
     for (f.set = 0; f.set < s->n; f.set++) {

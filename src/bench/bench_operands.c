@@ -25,7 +25,7 @@ static bool is_grouped(const hd_op *op) { return strncmp(op->name, "grouped_gemm
 static float random_float(const hd_operand *o, const hd_bench_filler *f, uint32_t r)
 {
     if (f->has_bf16_x && is_named(o, "x")) return (float)(r % 255) / 128 - 1;
-    if (f->has_fit && is_named(o, "scale")) return (float)(32 + r % 32) / 131072;
+    if (f->has_fit && strncmp(o->name, "scale", 5) == 0) return (float)(32 + r % 32) / 131072;
     if (f->has_fp4_q && is_named(o, "q")) return hd_e2m1_to_f32((uint8_t)r);
     return (float)r / (float)(1U << 30) - 1;
 }

@@ -9,8 +9,7 @@
 #include "ops/hc_post.h"
 #include "ops/hc_pre.h"
 #include "ops/index_score.h"
-#include "ops/quant_nvfp4.h"
-#include "ops/rmsnorm.h"
+#include "ops/rmsnorm_nvfp4.h"
 #include "ops/router.h"
 #include "ops/topk.h"
 
@@ -19,16 +18,17 @@
 HD_BEGIN_C
 
 typedef union hd_bench_args {
-    hd_rmsnorm_args      rmsnorm;
-    hd_quant_nvfp4_args  quant;
-    hd_gemm_args         gemm;
-    hd_grouped_gemm_args grouped;
-    hd_router_args       router;
-    hd_hc_pre_args       hc_pre;
-    hd_hc_post_args      hc_post;
-    hd_index_score_args  index_score;
-    hd_topk_args         topk;
-    hd_attn_sparse_args  attn;
+    hd_rmsnorm_args       rmsnorm;
+    hd_quant_nvfp4_args   quant;
+    hd_rmsnorm_nvfp4_args normed;
+    hd_gemm_args          gemm;
+    hd_grouped_gemm_args  grouped;
+    hd_router_args        router;
+    hd_hc_pre_args        hc_pre;
+    hd_hc_post_args       hc_post;
+    hd_index_score_args   index_score;
+    hd_topk_args          topk;
+    hd_attn_sparse_args   attn;
 } hd_bench_args;
 
 /* Valid values of an operand: scales around one, positions at the end of the context, experts

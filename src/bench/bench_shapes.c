@@ -27,6 +27,14 @@ static hd_bench_case rounding(const char *label, int32_t t, int32_t s, int32_t k
     return (hd_bench_case){label, &hd_op_quant_nvfp4, {.quant = a}};
 }
 
+/* A norm with the roundings of two products that read it. */
+static hd_bench_case normed(const char *label, int32_t t, int32_t d)
+{
+    hd_rmsnorm_nvfp4_args const a = {
+        .t = t, .d = d, .c = 2, .eps = 1e-6f, .has_w = true, .has_codes = true};
+    return (hd_bench_case){label, &hd_op_rmsnorm_nvfp4, {.normed = a}};
+}
+
 /* The same of activations that are codes too. */
 static hd_bench_case coded(hd_bench_case c)
 {
@@ -80,6 +88,8 @@ int32_t hd_bench_list(const hd_bench_options *o, hd_bench_case out[HD_BENCH_MAX_
     int32_t             n = 0;
     out[n++] = (hd_bench_case){
         "norm", &hd_op_rmsnorm, {.rmsnorm = {.t = t, .d = D, .eps = 1e-6f, .has_w = true}}};
+    out[n++] = normed("q_a, kv", t, D);
+    out[n++] = normed("q_b, index_q", t, 1024);
     out[n++] = rounding("q_a", t, 1, D);
     out[n++] = rounding("o_a", t, 1, HEADS * HEAD);
     out[n++] = rounding("w1", t, USED, D);

@@ -7,7 +7,7 @@
 
 HD_BEGIN_C
 
-#define HD_BENCH_MAX_CASES 40
+#define HD_BENCH_MAX_CASES 48
 
 typedef struct hd_bench_case {
     const char   *label;

@@ -343,31 +343,40 @@ static bool check_team(trial *t)
     return ok;
 }
 
-/* How far operand `o` of the batch moves from one row to the next: 0 when it does not depend
- * on the number of rows. */
-static int64_t row_stride(const trial *t, int32_t i, void *scratch)
+/* How operand `o` of the batch holds its rows: so many bytes each, 0 when it does not depend on
+ * their number; all rows together as often as the dimensions in front say. */
+typedef struct row_step {
+    int64_t bytes, copies;
+} row_step;
+
+static row_step find_row_step(const trial *t, int32_t i, void *scratch)
 {
     const hd_op *const op = t->k->op;
     hd_operand         more[HD_MAX_OPERANDS];
     int32_t const      rows = count_rows(t, t->in.args) + 1;
+    row_step           step = {0, 1};
     memcpy(scratch, t->in.args, op->args_bytes);
     memcpy((char *)scratch + t->cases->rows, &rows, sizeof rows);
     op->describe(scratch, more);
     const hd_operand *const o = &t->in.operand[i];
-    return (hd_operand_count(&more[i]) - hd_operand_count(o)) * (int64_t)hd_dtype_bytes(o->dtype);
+    int64_t const           grown = hd_operand_count(&more[i]) - hd_operand_count(o);
+    if (grown == 0) return step;
+    for (int32_t d = 0; o->shape[d] == more[i].shape[d]; d++) step.copies *= o->shape[d];
+    step.bytes = grown / step.copies * (int64_t)hd_dtype_bytes(o->dtype);
+    return step;
 }
 
 /* Points the copy `args` at row `row` of side `s`, as a batch of one. */
 static void select_row(const trial *t, const test_side *s, int32_t row, void *args)
 {
     int32_t const one = 1;
-    int64_t       stride[HD_MAX_OPERANDS];
-    for (int32_t i = 0; i < s->n; i++) stride[i] = row_stride(t, i, args);
+    int64_t       bytes[HD_MAX_OPERANDS];
+    for (int32_t i = 0; i < s->n; i++) bytes[i] = find_row_step(t, i, args).bytes;
     memcpy(args, s->args, s->op->args_bytes);
     memcpy((char *)args + t->cases->rows, &one, sizeof one);
     for (int32_t i = 0; i < s->n; i++) {
-        if (stride[i] == 0) continue;
-        void *const p = s->data[i]->data + row * stride[i];
+        if (bytes[i] == 0) continue;
+        void *const p = s->data[i]->data + row * bytes[i];
         memcpy((char *)args + s->operand[i].slot, &p, sizeof p);
     }
 }
@@ -375,13 +384,17 @@ static void select_row(const trial *t, const test_side *s, int32_t row, void *ar
 /* Row `row` of every output that depends on the number of rows equals the batch's. */
 static bool compare_single(trial *t, int32_t row, void *scratch)
 {
+    int32_t const rows = count_rows(t, t->in.args);
     for (int32_t i = 0; i < t->got.n; i++) {
         const hd_operand *const o = &t->got.operand[i];
-        int64_t const           stride = o->role == HD_IN ? 0 : row_stride(t, i, scratch);
-        const unsigned char    *a = t->got.data[i]->data + row * stride;
-        const unsigned char    *b = t->again.data[i]->data + row * stride;
-        if (stride && memcmp(a, b, (size_t)stride) != 0)
-            return fail(t, FAULT_BATCH, "row %d of %s computed alone has other bits", row, o->name);
+        row_step const          step = find_row_step(t, i, scratch);
+        for (int64_t c = 0; o->role != HD_IN && step.bytes && c < step.copies; c++) {
+            const unsigned char *a = t->got.data[i]->data + (c * rows + row) * step.bytes;
+            const unsigned char *b = t->again.data[i]->data + (row + c) * step.bytes;
+            if (memcmp(a, b, (size_t)step.bytes) != 0)
+                return fail(t, FAULT_BATCH, "row %d of %s computed alone has other bits", row,
+                            o->name);
+        }
     }
     return true;
 }

@@ -24,8 +24,7 @@
 #include "ops/moe_sum.h"
 #include "ops/quant_fp8.h"
 #include "ops/quant_mxfp4.h"
-#include "ops/quant_nvfp4.h"
-#include "ops/rmsnorm.h"
+#include "ops/rmsnorm_nvfp4.h"
 #include "ops/rope_tail.h"
 #include "ops/router.h"
 #include "ops/swiglu.h"
@@ -69,6 +68,33 @@ static void normalises(void **state)
     hd_rmsnorm_ref(&a, NULL);
     double const r = 1 / sqrt(12.5 + 1e-6);
     assert_close(y, (const double[]){3 * r, 8 * r, 0, 0}, 4, 1e-7);
+}
+
+/* Rows of ones times the weight; the second scale lets 3 be the largest. */
+static void rounds_what_it_normalises_for_each_reader(void **state)
+{
+    float const fits = 1 / 448.0f, half = 0.5f / 448;
+    float       x[16], y[16], rounded[32];
+    float const w[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, -6};
+    int32_t     saturated[2];
+    (void)state;
+    for (int32_t i = 0; i < 16; i++) x[i] = 1;
+    hd_rmsnorm_nvfp4_args const a = {.x = x,
+                                     .w = w,
+                                     .scale = {&fits, &half},
+                                     .y = y,
+                                     .rounded = rounded,
+                                     .saturated = saturated,
+                                     .t = 1,
+                                     .d = 16,
+                                     .c = 2,
+                                     .eps = 1e-6f,
+                                     .has_w = true};
+    assert_int_equal(hd_rmsnorm_nvfp4_ref(&a, NULL), HD_OK);
+    assert_close(y, (const double[]){0, 0.5, 1, 1.5, 2, 3, 4, -6}, 8, 1e-5);
+    assert_close(rounded, (const double[]){0, 0.5, 1, 1.5, 2, 3, 4, -6}, 8, 1e-6);
+    assert_close(rounded + 16, (const double[]){0, 0.5, 1, 1.5, 2, 3, 3, -3}, 8, 1e-6);
+    assert_ids(saturated, (const int32_t[]){0, 1}, 2);
 }
 
 /* Pairs are adjacent: half-split pairs would put 0.8415 at index 2. */
@@ -554,6 +580,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeds_into_every_stream),
         cmocka_unit_test(normalises),
+        cmocka_unit_test(rounds_what_it_normalises_for_each_reader),
         cmocka_unit_test(rotates_adjacent_pairs),
         cmocka_unit_test(rotates_groups_by_their_first_position),
         cmocka_unit_test(multiplies_groups_side_by_side),
