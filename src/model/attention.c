@@ -18,12 +18,12 @@ static void add_rope(const hd_site *s, const char *label, float *x, int32_t head
 }
 
 /* The one vector of a token that serves as key and value, into the window. */
-static void add_window_row(const hd_site *s, const float *x)
+static void add_window_row(const hd_site *s, const hd_normed *in)
 {
     const hd_config *const     c = s->m->config;
     const hd_cache_pool *const win = &s->cache->win;
-    float *const               kv =
-        HD_LINEAR(s, "kv", .w = &s->w->wkv, .x = x, .t = s->t, .input = HD_INPUT_ROUNDED);
+    float *const kv = HD_LINEAR(s, "kv", .w = &s->w->wkv, .x = in->x, .from = in, .t = s->t,
+                                .input = HD_INPUT_ROUNDED);
     hd_add_norm(s, "kv_norm", kv, s->w->kv_norm, s->t, c->head_dim);
     add_rope(s, "kv_rope", kv, 1, 1);
     hd_add_row_rounding(s, "kv_round", kv, s->t);
@@ -48,27 +48,33 @@ static float *add_softmax(const hd_site *s, const float *q, const int32_t *ids)
     return o;
 }
 
-float *hd_add_attention(const hd_site *s, const float *x)
+float *hd_add_attention(const hd_site *s, const hd_normed *in)
 {
     const hd_config *const c = s->m->config;
-    float *const           latent =
-        HD_LINEAR(s, "q_a", .w = &s->w->wq_a, .x = x, .t = s->t, .input = HD_INPUT_ROUNDED);
-    hd_add_norm(s, "q_norm", latent, s->w->q_norm, s->t, c->q_rank);
-    float *const q =
-        HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent, .t = s->t, .input = HD_INPUT_ROUNDED);
+    bool const             has_indexer = s->cache->ratio == 4;
+    float *const    q_a = HD_LINEAR(s, "q_a", .w = &s->w->wq_a, .x = in->x, .from = in, .t = s->t,
+                                    .input = HD_INPUT_ROUNDED);
+    hd_normed const latent = hd_add_norm_for(
+        s, &(hd_norm){.label = "q_norm",
+                      .w = s->w->q_norm,
+                      .x = q_a,
+                      .d = c->q_rank,
+                      .readers = {&s->w->wq_b, has_indexer ? &s->w->indexer.wq_b : NULL}});
+    float *const q = HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent.x, .from = &latent,
+                               .t = s->t, .input = HD_INPUT_ROUNDED);
     /* A second norm, of each head and without a weight: both exist. */
     hd_add_norm(s, "q_head_norm", q, NULL, s->t * c->n_heads, c->head_dim);
     add_rope(s, "q_rope", q, c->n_heads, 1);
-    add_window_row(s, x);
+    add_window_row(s, in);
     int32_t *ids = NULL;
     if (s->cache->ratio > 0)
         hd_add_compressor(s, &(hd_compression){.w = &s->w->compressor,
                                                .kv = &s->cache->kv,
                                                .gate = &s->cache->gate,
                                                .rows = &s->cache->rows,
-                                               .x = x,
+                                               .x = in->x,
                                                .head = c->head_dim});
-    if (s->cache->ratio == 4) ids = hd_add_indexer(s, x, latent);
+    if (has_indexer) ids = hd_add_indexer(s, in->x, &latent);
     float *const o = add_softmax(s, q, ids);
     float *const u =
         HD_LINEAR(s, "o_a", .w = &s->w->wo_a, .x = o, .t = s->t, .groups = c->o_groups);

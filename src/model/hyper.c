@@ -6,17 +6,17 @@
 /* mHC: the residual is m streams; each block reads a mixture of them and its output is
  * spread over them again. */
 
-hd_mixed hd_add_hc_pre(const hd_site *s, const char *label, const char *norm_label,
-                       const hd_hc_weights *w, const float *norm)
+hd_mixed hd_add_hc_pre(const hd_site *s, const char *label, const hd_hc_weights *w, hd_norm norm)
 {
     const hd_config *const c = s->m->config;
     int32_t const          m = c->hc_mult, d = c->d_model;
-    hd_mixed const         mixed = {hd_plan_room(s->p, s->t, d), hd_plan_room(s->p, s->t, m),
-                                    hd_plan_room(s->p, s->t, m * m)};
+    hd_mixed mixed = {.post = hd_plan_room(s->p, s->t, m), .comb = hd_plan_room(s->p, s->t, m * m)};
+    norm.x = hd_plan_room(s->p, s->t, d);
+    norm.d = d;
     HD_ADD(s->p, label, hc_pre, .s = s->b->streams, .fn = w->fn, .base = w->base, .scale = w->scale,
-           .x = mixed.x, .post = mixed.post, .comb = mixed.comb, .t = s->t, .m = m, .d = d,
+           .x = norm.x, .post = mixed.post, .comb = mixed.comb, .t = s->t, .m = m, .d = d,
            .iters = c->hc_iters, .eps = c->rms_eps, .hc_eps = c->hc_eps);
-    hd_add_norm(s, norm_label, mixed.x, norm, s->t, d);
+    mixed.in = hd_add_norm_for(s, &norm);
     return mixed;
 }
 

@@ -5,14 +5,14 @@
 #include "ops/rope_tail.h"
 #include "ops/topk.h"
 
-int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent)
+int32_t *hd_add_indexer(const hd_site *s, const float *x, const hd_normed *q_latent)
 {
     const hd_config *const          c = s->m->config;
     const hd_indexer_weights *const w = &s->w->indexer;
     const hd_cache_pool *const      keys = &s->cache->index_rows;
     int32_t const                   h = c->index_heads, d = c->index_dim;
-    float *const                    q =
-        HD_LINEAR(s, "index_q", .w = &w->wq_b, .x = q_latent, .t = s->t, .input = HD_INPUT_ROUNDED);
+    float *const q = HD_LINEAR(s, "index_q", .w = &w->wq_b, .x = q_latent->x, .from = q_latent,
+                               .t = s->t, .input = HD_INPUT_ROUNDED);
     HD_ADD(s->p, "index_q_rope", rope_tail, .x = q, .freq = hd_site_freq(s), .pos = s->b->pos,
            .t = s->t, .h = h, .d = d, .dr = c->rope_dim, .group = 1, .sign = 1);
     hd_add_index_rounding(s, "index_q_hadamard", "index_q_round", q, s->t * h, false);

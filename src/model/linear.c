@@ -52,10 +52,104 @@ static bool wants_codes(const hd_site *s, const hd_op *op, const hd_gemm_args *a
     return hd_codes_matter(s, op, a, &coded);
 }
 
+/* What reads l->x, without its input and output. */
+static hd_gemm_args make_product(const hd_linear *l)
+{
+    const hd_matrix *const w = l->w;
+    return (hd_gemm_args){.w = w->w,
+                          .sf = w->sf,
+                          .t = l->t,
+                          .n = w->n / n_groups(l),
+                          .k = w->k,
+                          .g = n_groups(l),
+                          .w_scale = w->scale};
+}
+
+/* ---- norms, and the roundings that go with them ---- */
+
+static bool is_rounded_for(const hd_site *s, const hd_matrix *w)
+{
+    return s->m->act == HD_ACT_NVFP4 && is_nvfp4(w->format);
+}
+
+/* The readers that want rounded rows, and which of them want codes. */
+static hd_normed list_readers(const hd_site *s, const hd_norm *n)
+{
+    hd_normed out = {.x = n->x};
+    for (int32_t i = 0; i < HD_NORM_COPIES && n->readers[i]; i++) {
+        const hd_matrix *const w = n->readers[i];
+        hd_gemm_args const     product = make_product(&(hd_linear){.w = w, .t = s->t});
+        if (!is_rounded_for(s, w)) continue;
+        out.reader[out.n] = w;
+        out.in[out.n++].has_codes = wants_codes(s, ops[w->format], &product);
+    }
+    return out;
+}
+
+static void make_room(const hd_site *s, hd_rmsnorm_nvfp4_args *a)
+{
+    int64_t const rows = (int64_t)a->t * a->c;
+    a->y = hd_plan_room(s->p, a->t, a->d);
+    a->rounded = hd_plan_room(s->p, rows, a->d);
+    a->saturated = hd_plan_room(s->p, rows, HD_NVFP4_PARTS(a->d));
+    if (!a->has_codes) return;
+    a->codes = make_bytes(s->p, rows, a->d / 2);
+    a->sf = make_bytes(s->p, rows, a->d / HD_NVFP4_BLOCK);
+    a->g = hd_plan_room(s->p, rows, 1);
+}
+
+/* The copy that a step leaves for reader i; while a plan is measured there is none. */
+static void find_copy(const hd_rmsnorm_nvfp4_args *a, int32_t i, hd_rows_in *in)
+{
+    if (!a->rounded) return;
+    hd_quant_nvfp4_args const q = hd_rmsnorm_nvfp4_rounding(a, i);
+    in->x = q.y;
+    in->codes = q.codes;
+    in->sf = q.sf;
+    in->scale = q.g;
+}
+
+hd_normed hd_add_norm_for(const hd_site *s, const hd_norm *n)
+{
+    hd_normed             out = list_readers(s, n);
+    hd_rmsnorm_nvfp4_args a = {.x = n->x,
+                               .w = n->w,
+                               .t = s->t,
+                               .d = n->d,
+                               .c = out.n,
+                               .eps = s->m->config->rms_eps,
+                               .has_w = true};
+    if (out.n == 0) {
+        hd_add_norm(s, n->label, n->x, n->w, s->t, n->d);
+        return out;
+    }
+    for (int32_t i = 0; i < out.n; i++) {
+        a.scale[i] = out.reader[i]->input_scale_at;
+        a.has_codes |= out.in[i].has_codes;
+    }
+    make_room(s, &a);
+    hd_plan_add(s->p, n->label, &hd_op_rmsnorm_nvfp4, &a);
+    out.x = a.y;
+    for (int32_t i = 0; i < out.n; i++) find_copy(&a, i, &out.in[i]);
+    return out;
+}
+
+/* ---- products ---- */
+
+/* Where the norm in front has rounded x for this matrix already. */
+static const hd_rows_in *find_rounded(const hd_linear *l)
+{
+    for (int32_t i = 0; l->from && i < l->from->n; i++)
+        if (l->from->reader[i] == l->w) return &l->from->in[i];
+    return NULL;
+}
+
 /* The input of the product a, whose dimensions are set. */
 static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gemm_args *a)
 {
-    int32_t const k = n_groups(l) * l->w->k;
+    int32_t const           k = n_groups(l) * l->w->k;
+    const hd_rows_in *const rounded = find_rounded(l);
+    if (rounded) return *rounded;
     if (s->m->act == HD_ACT_OFFICIAL && l->input == HD_INPUT_ROUNDED &&
         is_quantized(l->w->format)) {
         float *const y = hd_plan_room(s->p, l->t, k);
@@ -63,7 +157,7 @@ static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gem
                .block = ACT_BLOCK);
         return (hd_rows_in){.x = y};
     }
-    if (s->m->act == HD_ACT_NVFP4 && is_nvfp4(l->w->format))
+    if (is_rounded_for(s, l->w))
         return hd_add_nvfp4_rounding(
             s, l->round_label,
             (hd_quant_nvfp4_args){.x = l->x,
@@ -78,25 +172,16 @@ static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gem
 
 float *hd_add_linear(const hd_site *s, const hd_linear *l)
 {
-    const hd_matrix *const w = l->w;
-    int32_t const          n = w->n / n_groups(l);
-    float *const           y = l->y ? l->y : hd_plan_room(s->p, l->t, w->n);
-    hd_gemm_args           a = {.w = w->w,
-                                .sf = w->sf,
-                                .y = y,
-                                .t = l->t,
-                                .n = n,
-                                .k = w->k,
-                                .g = n_groups(l),
-                                .w_scale = w->scale};
-    hd_rows_in const       in = round_input(s, l, &a);
+    hd_gemm_args     a = make_product(l);
+    hd_rows_in const in = round_input(s, l, &a);
+    a.y = l->y ? l->y : hd_plan_room(s->p, l->t, l->w->n);
     a.x = in.x;
     a.has_codes = in.has_codes;
     a.x_codes = in.codes;
     a.x_sf = in.sf;
     a.x_scale = in.scale;
-    hd_plan_add(s->p, l->label, ops[w->format], &a);
-    return y;
+    hd_plan_add(s->p, l->label, ops[l->w->format], &a);
+    return a.y;
 }
 
 void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,

@@ -108,12 +108,17 @@ int32_t hd_model_max_steps(const hd_model *m)
 void hd_add_block(const hd_site *s)
 {
     size_t const   mark = hd_arena_mark(s->p->act);
-    hd_mixed const a =
-        hd_add_hc_pre(s, "hc_attn_pre", "attn_norm", &s->w->hc_attn, s->w->attn_norm);
-    hd_add_hc_post(s, "hc_attn_post", &a, hd_add_attention(s, a.x));
+    hd_mixed const a = hd_add_hc_pre(s, "hc_attn_pre", &s->w->hc_attn,
+                                     (hd_norm){.label = "attn_norm",
+                                               .w = s->w->attn_norm,
+                                               .readers = {&s->w->wq_a, &s->w->wkv}});
+    hd_add_hc_post(s, "hc_attn_post", &a, hd_add_attention(s, &a.in));
     hd_arena_release(s->p->act, mark);
-    hd_mixed const f = hd_add_hc_pre(s, "hc_ffn_pre", "ffn_norm", &s->w->hc_ffn, s->w->ffn_norm);
-    hd_add_hc_post(s, "hc_ffn_post", &f, hd_add_moe(s, f.x));
+    hd_mixed const f = hd_add_hc_pre(s, "hc_ffn_pre", &s->w->hc_ffn,
+                                     (hd_norm){.label = "ffn_norm",
+                                               .w = s->w->ffn_norm,
+                                               .readers = {&s->w->shared_w1, &s->w->shared_w3}});
+    hd_add_hc_post(s, "hc_ffn_post", &f, hd_add_moe(s, &f.in));
     hd_arena_release(s->p->act, mark);
 }
 

@@ -109,12 +109,12 @@ static float *add_swiglu(const hd_site *s, const char *label, float *gate, const
     return gate;
 }
 
-static float *add_shared_expert(const hd_site *s, const float *x)
+static float *add_shared_expert(const hd_site *s, const hd_normed *in)
 {
-    float *const gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = x, .t = s->t,
-                                  .input = HD_INPUT_ROUNDED);
-    float *const up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = x, .t = s->t,
-                                .input = HD_INPUT_ROUNDED);
+    float *const gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = in->x, .from = in,
+                                  .t = s->t, .input = HD_INPUT_ROUNDED);
+    float *const up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = in->x, .from = in,
+                                .t = s->t, .input = HD_INPUT_ROUNDED);
     float *const h = add_swiglu(s, "shared_swiglu", gate, up, NULL, s->t);
     return HD_LINEAR(s, "shared_w2", .w = &s->w->shared_w2, .x = h, .t = s->t,
                      .input = HD_INPUT_ROUNDED);
@@ -122,9 +122,10 @@ static float *add_shared_expert(const hd_site *s, const float *x)
 
 /* The released code multiplies the routing weight in front of w2, where its rounding sees it;
  * everything else behind w2.  Without rounding the two are equal. */
-float *hd_add_moe(const hd_site *s, const float *x)
+float *hd_add_moe(const hd_site *s, const hd_normed *in)
 {
     const hd_config *const c = s->m->config;
+    const float *const     x = in->x;
     int32_t const          k = c->n_experts_used;
     bool const             w_first = s->m->act == HD_ACT_OFFICIAL;
     routing const          r = add_router(s, x);
@@ -135,7 +136,7 @@ float *hd_add_moe(const hd_site *s, const float *x)
     float *const           h = add_swiglu(s, "swiglu", gate, up, w_first ? r.w : NULL, s->t * k);
     projection const       w2 = {"w2", "w2_in", &s->w->w2, h, r.ids, k};
     float *const           y = add_projection(s, &w2);
-    float *const           out = add_shared_expert(s, x);
+    float *const           out = add_shared_expert(s, in);
     HD_ADD(s->p, "moe_sum", moe_sum, .y = y, .w = r.w, .shared = out, .out = out, .t = s->t, .s = k,
            .d = c->d_model, .has_w = !w_first);
     return out;

@@ -2,7 +2,7 @@
 #define HD_MODEL_PARTS_H
 
 #include "model/model.h"
-#include "ops/quant_nvfp4.h"
+#include "ops/rmsnorm_nvfp4.h"
 
 /* The parts of a forward pass, shared inside model/.  Each appends its steps to p. */
 
@@ -21,21 +21,6 @@ typedef struct hd_site {
 /* Whether the released code rounds in front of a matrix once it is quantized. */
 typedef enum hd_input { HD_INPUT_PLAIN, HD_INPUT_ROUNDED } hd_input;
 
-/* y [t, w->n] = W round(x), with the rounding that the activation mode asks for in front
- * of this matrix; `labels` are the step's and the rounding step's. */
-typedef struct hd_linear {
-    const char      *label, *round_label;
-    const hd_matrix *w;
-    const float     *x;      /* [t, groups * w->k] */
-    float           *y;      /* [t, w->n]; NULL: room from the act arena */
-    int32_t          t;      /* rows */
-    int32_t          groups; /* side by side; 0 for one matrix */
-    hd_input         input;
-} hd_linear;
-float *hd_add_linear(const hd_site *s, const hd_linear *l);
-#define HD_LINEAR(site, name, ...) \
-    hd_add_linear((site), &(hd_linear){.label = (name), .round_label = name "_in", __VA_ARGS__})
-
 /* Activations in front of a matrix: floats, and the codes that they stand for where they were
  * rounded to NVFP4 and a kernel may multiply codes. */
 typedef struct hd_rows_in {
@@ -51,6 +36,41 @@ hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_n
  * is it worth making them. */
 bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const void *coded);
 
+/* Normalised rows [t, d], and what the same step rounded them to for matrices that read them. */
+typedef struct hd_normed {
+    const float     *x;
+    int32_t          n;                      /* readers that it was rounded for */
+    const hd_matrix *reader[HD_NORM_COPIES]; /* borrowed */
+    hd_rows_in       in[HD_NORM_COPIES];
+} hd_normed;
+
+/* RMSNorm of rows whose first readers may be matrices that want them rounded. */
+typedef struct hd_norm {
+    const char      *label;
+    const float     *w; /* [d] */
+    float           *x; /* [t, d], changed in place where nobody wants it rounded */
+    int32_t          d;
+    const hd_matrix *readers[HD_NORM_COPIES]; /* borrowed; behind the last one NULL */
+} hd_norm;
+/* One step for the norm and the roundings to NVFP4 that the activation mode asks for. */
+hd_normed hd_add_norm_for(const hd_site *s, const hd_norm *n);
+
+/* y [t, w->n] = W round(x), with the rounding that the activation mode asks for in front
+ * of this matrix; `labels` are the step's and the rounding step's. */
+typedef struct hd_linear {
+    const char      *label, *round_label;
+    const hd_matrix *w;
+    const float     *x;      /* [t, groups * w->k] */
+    const hd_normed *from;   /* x is its rows, which may be there rounded for w; or NULL */
+    float           *y;      /* [t, w->n]; NULL: room from the act arena */
+    int32_t          t;      /* rows */
+    int32_t          groups; /* side by side; 0 for one matrix */
+    hd_input         input;
+} hd_linear;
+float *hd_add_linear(const hd_site *s, const hd_linear *l);
+#define HD_LINEAR(site, name, ...) \
+    hd_add_linear((site), &(hd_linear){.label = (name), .round_label = name "_in", __VA_ARGS__})
+
 /* RMSNorm of rows wide d, in place; w NULL for none. */
 void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,
                  int32_t d);
@@ -65,11 +85,11 @@ void hd_add_index_rounding(const hd_site *s, const char *label, const char *roun
 
 /* Streams -> x -> block -> streams: opens with hc_pre and the norm, closes with hc_post. */
 typedef struct hd_mixed {
-    float *x; /* [t, d] the block's input, normalised */
-    float *post, *comb;
+    hd_normed in; /* [t, d] the block's input */
+    float    *post, *comb;
 } hd_mixed;
-hd_mixed hd_add_hc_pre(const hd_site *s, const char *label, const char *norm_label,
-                       const hd_hc_weights *w, const float *norm);
+/* norm: but for x and d, which this sets. */
+hd_mixed hd_add_hc_pre(const hd_site *s, const char *label, const hd_hc_weights *w, hd_norm norm);
 void     hd_add_hc_post(const hd_site *s, const char *label, const hd_mixed *mixed, const float *y);
 
 /* Compressed rows of the pass's tokens into `rows`; head wide, for attention or the indexer. */
@@ -83,9 +103,9 @@ typedef struct hd_compression {
 void hd_add_compressor(const hd_site *s, const hd_compression *c);
 
 /* Rows that each token attends to, [t, index_topk]. */
-int32_t *hd_add_indexer(const hd_site *s, const float *x, const float *q_latent);
-float   *hd_add_attention(const hd_site *s, const float *x); /* [t, d] -> [t, d] */
-float   *hd_add_moe(const hd_site *s, const float *x);       /* [t, d] -> [t, d] */
+int32_t *hd_add_indexer(const hd_site *s, const float *x, const hd_normed *q_latent);
+float   *hd_add_attention(const hd_site *s, const hd_normed *in); /* [t, d] -> [t, d] */
+float   *hd_add_moe(const hd_site *s, const hd_normed *in);       /* [t, d] -> [t, d] */
 /* One layer over s->b->streams. */
 void hd_add_block(const hd_site *s);
 /* hc_head, norm and the output matrix for n rows of streams. */

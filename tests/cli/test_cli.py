@@ -547,7 +547,7 @@ def test_trace_of_some_steps():
     trace = ["trace", MODEL, "--ids", "0,2042,433", "--quiet", "--isa", "ref", "--dump", dump]
     assert hadal(*trace)[0] == 0
     whole = tensors(dump)
-    assert whole["__metadata__"]["kernel.L00.attn_norm"] == "rmsnorm_ref"
+    assert whole["__metadata__"]["kernel.L00.attn_norm"] == "rmsnorm_nvfp4_ref"
     assert whole["__metadata__"]["ids"] == "0,2042,433"
     for glob, wanted in (("L02.*", r"L02\."), ("*.kv_norm", r"(L..|mtp)\.kv_norm\."),
                          ("logits", "logits$"), ("streams", "streams$")):
@@ -642,7 +642,7 @@ def test_trace_counts_saturated_blocks():
     out = hadal("trace", folder, "--ids", "0,2042,433", "--quiet", "--json")[1]
     counts = {r["step"]: r["saturated"] for r in json.loads(out)["steps"] if "saturated" in r}
     healthy = {r["step"]: r["saturated"] for r in rows_of_trace()["steps"] if "saturated" in r}
-    assert healthy["L02.kv_in"] == 0 and counts["L02.kv_in"] > 10, counts
+    assert healthy["L02.attn_norm"] == 0 and counts["L02.attn_norm"] > 10, counts
 
 
 def test_trace_refusals():

@@ -209,8 +209,8 @@ def test_text():
     assert re.search(r"^logits: KL divergence \S+ nats, at most \S+ in row \d; the same best token "
                      r"in \d+\.\d\d % of rows", out, re.M), out
     assert "\nthe worst\n" in out
-    steps = hadal("compare", DEMO, "--quiet", "--all", "--steps", "L0[12].attn_norm", *IDS)[1]
-    assert re.findall(r"^(L\S+) +0 +1\.0+ ", steps, re.M) == ["L01.attn_norm.y", "L02.attn_norm.y"]
+    steps = hadal("compare", DEMO, "--quiet", "--all", "--steps", "L0[12].kv_norm", *IDS)[1]
+    assert re.findall(r"^(L\S+) +0 +1\.0+ ", steps, re.M) == ["L01.kv_norm.y", "L02.kv_norm.y"]
     assert "2 tensors on both sides, 0 only on A's, 0 only on B's" in steps
 
 

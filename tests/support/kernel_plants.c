@@ -15,8 +15,7 @@
 #include "ops/hc_pre.h"
 #include "ops/index_score.h"
 #include "ops/moe_sum.h"
-#include "ops/quant_nvfp4.h"
-#include "ops/rmsnorm.h"
+#include "ops/rmsnorm_nvfp4.h"
 #include "ops/rope_tail.h"
 #include "ops/router.h"
 #include "ops/swiglu.h"
@@ -204,13 +203,13 @@ static void write_next_row(void *args)
     a->pos = pos;
 }
 
-static void no_norm_weight(void *args) { ((hd_rmsnorm_args *)args)->has_w = false; }
+static void no_norm_weight(void *args) { ((hd_rmsnorm_nvfp4_args *)args)->has_w = false; }
 
 static void calibrated_too_small(void *args)
 {
-    hd_quant_nvfp4_args *const a = args;
-    for (int32_t e = 0; e < a->e; e++) room[e] = a->scale[e] / 64;
-    a->scale = room;
+    hd_rmsnorm_nvfp4_args *const a = args;
+    room[0] = a->scale[0][0] / 64;
+    a->scale[0] = room;
 }
 
 static void next_id(void *args)
@@ -265,7 +264,7 @@ const kernel_plant kernel_plants[] = {
     {"L04.comp_pool", "L04.comp_pool.y", no_overlap_offset, NULL},
     {"L01.kv_ring", "L01.attn.y", write_next_row, NULL},
     {"L02.attn_norm", "L02.attn_norm.y", no_norm_weight, NULL},
-    {"L03.q_a_in", "L03.q_a_in.y", calibrated_too_small, NULL},
+    {"L03.attn_norm", "L03.attn_norm.rounded", calibrated_too_small, NULL},
     {"embed", "embed.y", next_id, NULL},
     {"L02.index_score", "L02.index_score.score", negative_weights, NULL},
     {"head", "head.y", NULL, last_row_only},
