@@ -48,10 +48,23 @@ static float *add_softmax(const hd_site *s, const float *q, const int32_t *ids)
     return o;
 }
 
+static void add_compression(const hd_site *s, const hd_normed *in)
+{
+    hd_add_compressor(s, &(hd_compression){.w = &s->w->compressor,
+                                           .kv = &s->cache->kv,
+                                           .gate = &s->cache->gate,
+                                           .rows = &s->cache->rows,
+                                           .x = in->x,
+                                           .head = s->m->config->head_dim});
+}
+
+/* Steps that may run side by side begin in this order, so what takes longest until the softmax
+ * comes first: with an indexer its query and scores, else the compressor. */
 float *hd_add_attention(const hd_site *s, const hd_normed *in)
 {
     const hd_config *const c = s->m->config;
     bool const             has_indexer = s->cache->ratio == 4;
+    if (s->cache->ratio > 0 && !has_indexer) add_compression(s, in);
     float *const    q_a = HD_LINEAR(s, "q_a", .w = &s->w->wq_a, .x = in->x, .from = in, .t = s->t,
                                     .input = HD_INPUT_ROUNDED);
     hd_normed const latent = hd_add_norm_for(
@@ -60,21 +73,14 @@ float *hd_add_attention(const hd_site *s, const hd_normed *in)
                       .x = q_a,
                       .d = c->q_rank,
                       .readers = {&s->w->wq_b, has_indexer ? &s->w->indexer.wq_b : NULL}});
+    int32_t *const ids = has_indexer ? hd_add_indexer(s, in->x, &latent) : NULL;
+    if (has_indexer) add_compression(s, in);
     float *const q = HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent.x, .from = &latent,
                                .t = s->t, .input = HD_INPUT_ROUNDED);
     /* A second norm, of each head and without a weight: both exist. */
     hd_add_norm(s, "q_head_norm", q, NULL, s->t * c->n_heads, c->head_dim);
     add_rope(s, "q_rope", q, c->n_heads, 1);
     add_window_row(s, in);
-    int32_t *ids = NULL;
-    if (s->cache->ratio > 0)
-        hd_add_compressor(s, &(hd_compression){.w = &s->w->compressor,
-                                               .kv = &s->cache->kv,
-                                               .gate = &s->cache->gate,
-                                               .rows = &s->cache->rows,
-                                               .x = in->x,
-                                               .head = c->head_dim});
-    if (has_indexer) ids = hd_add_indexer(s, in->x, &latent);
     float *const o = add_softmax(s, q, ids);
     float *const u =
         HD_LINEAR(s, "o_a", .w = &s->w->wo_a, .x = o, .t = s->t, .groups = c->o_groups);

@@ -141,7 +141,7 @@ def test_changed_checkpoint():
 
 def test_activation_modes():
     result = compare(DEMO, "--act", "nvfp4", "--act-b", "exact", *IDS)
-    assert result["first_different"] == "L00.q_a.y", result["first_different"]
+    assert result["first_different"] == "L00.comp_kv.y", result["first_different"]
     assert result["only_a"] > 100 and result["only_b"] == 0  # the roundings
     assert 0 < row(result, "logits")["kl_mean"] < 0.01
 
@@ -203,7 +203,7 @@ def test_text():
     assert status == 1 and err == ""
     assert re.search(r"^A: .*models/demo, live, activations nvfp4, KV f32$", out, re.M), out
     assert len(re.findall(r"^L0\d +L0\d\.hc_ffn_post\.s ", out, re.M)) == 6
-    assert re.search(r"^first step with different values: L00\.q_a\.y \(gemm_nvfp4_\w+ \| "
+    assert re.search(r"^first step with different values: L00\.comp_kv\.y \(gemm_nvfp4_\w+ \| "
                      r"gemm_nvfp4_\w+\), relative error 0\.\d+, \d+ of 640 values, the first at "
                      r"\[0, 0\], row \d worst with 0\.\d+$", out, re.M), out
     assert re.search(r"^logits: KL divergence \S+ nats, at most \S+ in row \d; the same best token "
