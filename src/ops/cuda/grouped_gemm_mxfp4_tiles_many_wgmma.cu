@@ -4,10 +4,11 @@
 
 bool hd_grouped_gemm_mxfp4_tiles_many_wgmma_supports(const void *args)
 {
-    return hd_wt_grouped_gemm_supports<HD_FMT_MXFP4_TILES>(args);
+    return hd_wt_grouped_gemm_supports(args);
 }
 
 hd_status hd_grouped_gemm_mxfp4_tiles_many_wgmma(const void *args, hd_stream *stream)
 {
-    return hd_launch_wt_grouped<HD_FMT_MXFP4_TILES>(args, stream);
+    const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
+    return hd_launch_wt_grouped<hd_wt_shape<HD_FMT_MXFP4_TILES, 2, false>>(a, stream);
 }

@@ -4,10 +4,13 @@
 
 bool hd_grouped_gemm_nvfp4_tiles_many_wgmma_supports(const void *args)
 {
-    return hd_wt_grouped_gemm_supports<HD_FMT_NVFP4_TILES>(args);
+    return hd_wt_grouped_gemm_supports(args);
 }
 
 hd_status hd_grouped_gemm_nvfp4_tiles_many_wgmma(const void *args, hd_stream *stream)
 {
-    return hd_launch_wt_grouped<HD_FMT_NVFP4_TILES>(args, stream);
+    const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
+    return a->has_codes
+               ? hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, true>>(a, stream)
+               : hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, false>>(a, stream);
 }

@@ -64,22 +64,29 @@ static __device__ __forceinline__ void hd_wgmma_64(float c[32], const uint32_t a
 }
 
 /* The same for 128 columns. */
+#define HD_WGMMA_128(type)                                                                   \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0;\n"                                  \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"           \
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"                                                  \
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"                                            \
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"                                          \
+                 "%24,%25,%26,%27,%28,%29,%30,%31,"                                          \
+                 "%32,%33,%34,%35,%36,%37,%38,%39,"                                          \
+                 "%40,%41,%42,%43,%44,%45,%46,%47,"                                          \
+                 "%48,%49,%50,%51,%52,%53,%54,%55,"                                          \
+                 "%56,%57,%58,%59,%60,%61,%62,%63"                                           \
+                 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0; }"                                  \
+                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)is_sum))
+
+template <bool is_f16>
 static __device__ __forceinline__ void hd_wgmma_128(float (&c)[64], const uint32_t a[4], uint64_t b,
                                                     bool is_sum)
 {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,"
-                 "%24,%25,%26,%27,%28,%29,%30,%31,"
-                 "%32,%33,%34,%35,%36,%37,%38,%39,"
-                 "%40,%41,%42,%43,%44,%45,%46,%47,"
-                 "%48,%49,%50,%51,%52,%53,%54,%55,"
-                 "%56,%57,%58,%59,%60,%61,%62,%63"
-                 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0; }"
-                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)is_sum));
+    if constexpr (is_f16)
+        HD_WGMMA_128("f16");
+    else
+        HD_WGMMA_128("bf16");
 }
 
 #endif

@@ -3,22 +3,22 @@
 
 #include "wgmma_tiles_ring.cuh"
 
-/* Splitting activations into planes: what the third warpgroup of a block of wgmma_tiles_dot.cuh
- * does. */
+/* Splitting activations into planes: what the third warpgroup of a block of
+ * wgmma_tiles_dot.cuh does. */
 
-/* ---- converting ----
- * A thread has four columns of each octet of a block of columns, of a few tokens: two units of 16
- * bytes of a line. */
+static __device__ __forceinline__ int hd_wt_converter(void)
+{
+    return (int)threadIdx.x % HD_WT_CONVERTS;
+}
+
+/* ---- floats ----
+ * A thread has four columns of each octet of a block of columns, of a few
+ * tokens: two units of 16 bytes of a line. */
 
 /* Element e of f. */
 static __device__ __forceinline__ float &hd_wt_element(float4 &f, int e)
 {
     return e == 0 ? f.x : e == 1 ? f.y : e == 2 ? f.z : f.w;
-}
-
-static __device__ __forceinline__ int hd_wt_converter(void)
-{
-    return (int)threadIdx.x % HD_WT_CONVERTS;
 }
 
 /* Line of this block's own ones that the thread has in a turn. */
@@ -27,31 +27,32 @@ static __device__ __forceinline__ int hd_wt_line(int turn)
     return turn * (HD_WT_CONVERTS / 4) + hd_wt_converter() / 4;
 }
 
-/* Sixteen bytes, which may be aligned to four only. */
+/* Sixteen bytes, which may be aligned to four only; zeros unless is_in. */
 template <bool is_wide>
-static __device__ __forceinline__ void hd_wt_copy_four(float4 *to, const float *from)
+static __device__ __forceinline__ void hd_wt_copy_four(float4 *to, const float *from, bool is_in)
 {
     if (is_wide) {
-        hd_copy_16(to, from);
+        hd_copy_16_or_zero(to, from, is_in);
     } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++) hd_copy_4((float *)to + i, from + i);
+        for (int i = 0; i < 4; i++) hd_copy_4_or_zero((float *)to + i, from + i, is_in);
     }
 }
 
 /* Starts copying a turn's columns of chunk c to a place of the thread's own. */
-template <bool is_wide, int format>
-static __device__ __forceinline__ void hd_wt_load_x(hd_wt_shared<format> *s, int first_line, int i,
+template <bool is_wide, typename shape>
+static __device__ __forceinline__ void hd_wt_load_x(hd_wt_shared<shape> *s, int first_line, int i,
                                                     int32_t c, int stage)
 {
-    constexpr bool     is_nvfp4 = hd_wt_tile<format>::is_nvfp4;
-    int const          v = hd_wt_converter() % 4;
-    const float *const from = s->job.x[first_line + hd_wt_line(i)] + c * HD_TILES_COLS +
-                              v / 2 * (is_nvfp4 ? 8 : 32) + v % 2 * 4;
+    constexpr bool     is_nvfp4 = shape::is_nvfp4;
+    int const          v = hd_wt_converter() % 4, line = first_line + hd_wt_line(i);
+    bool const         is_in = line < s->job.n_tokens;
+    const float *const from =
+        s->job.x[line] + c * HD_TILES_COLS + v / 2 * (is_nvfp4 ? 8 : 32) + v % 2 * 4;
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        hd_wt_copy_four<is_wide>(&s->x[stage][i * 4 + j][hd_wt_converter()],
-                                 from + j * (is_nvfp4 ? 16 : 8));
+        hd_wt_copy_four<is_wide>((float4 *)&s->x[stage][i * 4 + j][hd_wt_converter()],
+                                 from + j * (is_nvfp4 ? 16 : 8), is_in);
 }
 
 /* Stores the upper halves of a turn's floats as a plane's. */
@@ -70,8 +71,9 @@ static __device__ __forceinline__ void hd_wt_store(uint8_t *slot, int line, floa
     }
 }
 
-/* x less its upper 16 bits: what the plane of these lacks.  Infinity and NaN lack nothing, so that
- * their other planes add 0 and not infinities of the other sign. */
+/* x less its upper 16 bits: what the plane of these lacks.  Infinity and NaN
+ * lack nothing, so that their other planes add 0 and not infinities of the
+ * other sign. */
 static __device__ __forceinline__ float hd_wt_rest(float x)
 {
     float const rest = x - __uint_as_float(__float_as_uint(x) & 0xffff0000u);
@@ -96,12 +98,7 @@ static __device__ __forceinline__ uint32_t hd_wt_all_bits(const float4 (&x)[4])
     return bits;
 }
 
-static __device__ __forceinline__ void hd_wt_sync_converters(void)
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(HD_WT_CONVERTS) : "memory");
-}
-
-/* The same; whether it is so for any of them. */
+/* Whether it is so for any thread that converts. */
 static __device__ __forceinline__ bool hd_wt_sync_any(bool is)
 {
     int any;
@@ -114,56 +111,83 @@ static __device__ __forceinline__ bool hd_wt_sync_any(bool is)
     return any != 0;
 }
 
-/* Hands the own half of a slot's first planes over, to this block and to its peers. */
-template <int format>
-static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<format> *s, int peer, int slot,
-                                                       int planes, bool has_more)
+/* The thread's warp has made its share of a slot. */
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_note_made(hd_wt_shared<shape> *s, int slot)
 {
-    constexpr int bytes = HD_WT_OWN * HD_WT_LINE;
-    int const     i = hd_wt_converter() / 32;
-    float const   more = has_more ? 1.0f : 0.0f;
-    if (hd_wt_converter() % 32 != 0 || i >= HD_WT_PEERS) return;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) hd_barrier_arrive(&s->made[slot]);
+}
+
+/* Hands the own half of a slot's planes over, to this block and to its peers: a
+ * lane for each. */
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<shape> *s, int32_t c, int peer,
+                                                       int slot)
+{
+    constexpr int  bytes = shape::own * HD_WT_LINE;
+    int const      i = (int)threadIdx.x % 32;
+    uint32_t const made = shape::planes > 1 ? s->made_planes[slot] : 1;
+    int const      planes = (int)(made % 256);
+    float const    more = made / 256 ? 1.0f : 0.0f;
+    if (i >= shape::peers) return;
     if (i == 0) {
         s->has_more[slot][peer] = more;
         hd_barrier_arrive(&s->full[slot]);
         return;
     }
-    uint32_t const to = (uint32_t)((peer + i) % HD_WT_PEERS);
+    uint32_t const to = (uint32_t)((peer + i) % shape::peers);
     uint32_t const full = hd_cluster_address(&s->full[slot], to);
     hd_barrier_expect_at(full, (uint32_t)(planes * bytes + (int)sizeof more));
     hd_store_at(hd_cluster_address(&s->has_more[slot][peer], to), more, full);
     for (int p = 0; p < planes; p++) {
-        uint8_t *const half = s->slots[slot][p] + peer * bytes;
+        uint8_t *const half = s->plane(c, slot, p) + peer * bytes;
         hd_bulk_copy_at(hd_cluster_address(half, to), half, bytes, full);
     }
 }
 
+/* What a warp does that hands over all that is made: the fence that this needs
+ * would make threads that convert wait for what they load. */
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_publish(hd_wt_shared<shape> *s)
+{
+    hd_wt_turn<shape::slots> turn = {0, 0};
+    int32_t const            end = s->job.k_tiles;
+    for (int32_t c = 0; c < end; c++) {
+        hd_barrier_wait(&s->made[turn.at], turn.parity);
+        hd_wgmma_publish();
+        hd_wt_hand_over(s, c, hd_wt_peer<shape>(), turn.at);
+        __syncwarp();
+        turn.next();
+    }
+}
+
 /* What a thread that converts does. */
-template <bool is_wide, int format> struct hd_wt_conversion {
-    using tile = hd_wt_tile<format>;
-    hd_wt_shared<format> *s;
-    int                   peer;
-    int32_t               first, end;
-    int                   stage; /* of activations */
+template <bool is_wide, typename shape> struct hd_wt_conversion {
+    hd_wt_shared<shape> *s;
+    int                  peer;
+    int32_t              first, end;
+    int                  stage; /* of activations */
 
     /* Starts copying chunk c, unless it is behind the last. */
     __device__ __forceinline__ void load(int32_t c, int to)
     {
 #pragma unroll
-        for (int i = 0; i < HD_WT_TURNS; i++)
-            if (c < end) hd_wt_load_x<is_wide>(s, peer * HD_WT_OWN, i, c, to);
+        for (int i = 0; i < shape::turns; i++)
+            if (c < end) hd_wt_load_x<is_wide>(s, peer * shape::own, i, c, to);
         hd_copy_commit();
     }
 
     __device__ __forceinline__ void read(int i, float4 (&x)[4])
     {
 #pragma unroll
-        for (int j = 0; j < 4; j++) x[j] = s->x[stage][i * 4 + j][hd_wt_converter()];
+        for (int j = 0; j < 4; j++)
+            x[j] = *(const float4 *)&s->x[stage][i * 4 + j][hd_wt_converter()];
     }
 
-    __device__ __forceinline__ void store(int slot, int plane, int i, float4 (&x)[4])
+    __device__ __forceinline__ void store(uint8_t *plane, int i, float4 (&x)[4])
     {
-        hd_wt_store(s->slots[slot][plane], peer * HD_WT_OWN + hd_wt_line(i), x);
+        hd_wt_store(plane, peer * shape::own + hd_wt_line(i), x);
     }
 
     /* The first plane; whether some element has more. */
@@ -171,55 +195,149 @@ template <bool is_wide, int format> struct hd_wt_conversion {
     {
         uint32_t bits = 0;
 #pragma unroll
-        for (int i = 0; i < HD_WT_TURNS; i++) {
+        for (int i = 0; i < shape::turns; i++) {
             float4 x[4];
             read(i, x);
-            store(slot, 0, i, x);
+            store(s->planes[slot], i, x);
             bits |= hd_wt_all_bits(x);
         }
         return (bits & 0xffff) != 0;
     }
 
-    __device__ __forceinline__ void convert_others(int slot)
+    __device__ __forceinline__ void convert_others(int32_t c)
     {
 #pragma unroll
-        for (int i = 0; i < HD_WT_TURNS; i++) {
+        for (int i = 0; i < shape::turns; i++) {
             float4 x[4];
             read(i, x);
 #pragma unroll
-            for (int p = 1; p < HD_WT_PLANES; p++) {
+            for (int p = 1; p < shape::planes; p++) {
                 hd_wt_take_rest(x);
-                store(slot, p, i, x);
+                store(s->plane(c, 0, p), i, x);
             }
         }
     }
 
-    /* Converts chunk c.
-     * zeros  slots whose other planes are 0 in this half, in both blocks: a bit each */
-    __device__ __forceinline__ void step(int32_t c, hd_wt_turn &turn, uint32_t &zeros)
+    /* Waits until what has the other planes' place before chunk c is multiplied.
+     */
+    __device__ __forceinline__ void wait_for_others(int32_t c)
     {
-        int const slot = turn.at;
-        hd_copy_wait<HD_WT_X_STAGES - 1>();
+        int32_t const before = c - shape::others;
+        if (before >= 0)
+            hd_barrier_wait(&s->empty[before % shape::slots], before / shape::slots & 1);
+    }
+
+    /* Converts chunk c.
+     * zeros  places of other planes that are 0 in this half, in both blocks: a
+     * bit each */
+    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn, uint32_t &zeros)
+    {
+        int const      slot = turn.at;
+        uint32_t const other = 1u << c % shape::others;
+        hd_copy_wait<shape::x_stages - 1>();
         hd_barrier_wait(&s->empty[slot], turn.parity);
-        bool const any = convert_first(slot);
-        hd_wgmma_publish();
-        bool const has_more = hd_wt_sync_any(any), has_all = has_more || !(zeros >> slot & 1);
+        bool const has_more = hd_wt_sync_any(convert_first(slot));
+        bool const has_all = has_more || !(zeros & other);
         if (has_all) {
-            convert_others(slot);
-            hd_wgmma_publish();
-            hd_wt_sync_converters();
+            wait_for_others(c);
+            convert_others(c);
         }
-        zeros = has_more ? zeros & ~(1u << slot) : zeros | 1u << slot;
-        hd_wt_hand_over(s, peer, slot, has_all ? HD_WT_PLANES : 1, has_more);
-        load(c + HD_WT_X_STAGES, stage);
-        stage = stage + 1 == HD_WT_X_STAGES ? 0 : stage + 1;
+        zeros = has_more ? zeros & ~other : zeros | other;
+        if (hd_wt_converter() == 0)
+            s->made_planes[slot] = (has_all ? shape::planes : 1) + (has_more ? 256 : 0);
+        hd_wt_note_made(s, slot);
+        load(c + shape::x_stages, stage);
+        stage = stage + 1 == shape::x_stages ? 0 : stage + 1;
         turn.next();
     }
 
-    __device__ __forceinline__ void run(hd_wt_turn &turn, uint32_t &zeros)
+    __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn, uint32_t &zeros)
     {
-        for (int i = 0; i < HD_WT_X_STAGES; i++) load(first + i, i);
+        for (int i = 0; i < shape::x_stages; i++) load(first + i, i);
         for (int32_t c = first; c < end; c++) step(c, turn, zeros);
+        hd_copy_wait<0>();
+    }
+};
+
+/* ---- codes ----
+ * A thread has a token's line, or a half of it. */
+
+/* Codes 2 b and 2 b + 1 of a word, 2^-14 times their value, as f16. */
+static __device__ __forceinline__ uint32_t hd_wt_code_pair(uint32_t word, int b)
+{
+    uint32_t const apart = __byte_perm(word, 0, 0x4440 + (uint32_t)b) * 0x00200200u;
+    return (apart & 0x0E000E00u) | ((apart << 3) & 0x80008000u);
+}
+
+/* What a thread that decodes does. */
+template <typename shape> struct hd_wt_decoding {
+    hd_wt_shared<shape> *s;
+    const uint8_t       *codes, *sf; /* of the thread's token */
+    int32_t              end;
+    bool                 is_in; /* whether there is one      */
+    int                  stage; /* of codes                  */
+
+    /* Starts copying chunk c, unless it is behind the last. */
+    __device__ __forceinline__ void load(int32_t c, int to)
+    {
+        int const            at = hd_wt_converter();
+        const uint8_t *const from = codes + c * (HD_TILES_COLS / 2);
+        const uint8_t *const from_sf = sf + c * (HD_TILES_COLS / HD_NVFP4_BLOCK);
+        if (c < end && s->job.is_wide) {
+            hd_copy_16_or_zero(&s->x[to][0][at], from, is_in);
+            hd_copy_16_or_zero(&s->x[to][1][at], from + 16, is_in);
+            hd_copy_4_or_zero(&s->x_sf[to][at], from_sf, is_in);
+        } else if (c < end) {
+            for (int i = 0; i < HD_TILES_COLS / 2; i++)
+                ((uint8_t *)&s->x[to][i / 16][at])[i % 16] = from[i];
+            for (int i = 0; i < 4; i++) ((uint8_t *)&s->x_sf[to][at])[i] = from_sf[i];
+        }
+        hd_copy_commit();
+    }
+
+    /* Decodes half of a line: the words of four blocks, by their scales, which
+     * are there twice. */
+    __device__ __forceinline__ void store(uint8_t *line, int half, const uint32_t (&w)[4],
+                                          const uint32_t (&scale)[4])
+    {
+#pragma unroll
+        for (int b = 0; b < 4; b++) {
+            uint32_t v[4];
+#pragma unroll
+            for (int q = 0; q < 4; q++) v[q] = hd_multiply_pair(hd_wt_code_pair(w[q], b), scale[q]);
+            *(uint4 *)(line + ((half * 4 + b) ^ hd_wt_converter() % 8) * 16) =
+                make_uint4(v[0], v[1], v[2], v[3]);
+        }
+    }
+
+    /* Decodes chunk c. */
+    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn)
+    {
+        int const      at = hd_wt_converter();
+        uint8_t *const line = s->planes[turn.at] + at % HD_WT_TOKENS * HD_WT_LINE;
+        hd_copy_wait<shape::x_stages - 1>();
+        uint4 const    low = s->x[stage][0][at], high = s->x[stage][1][at];
+        uint32_t const sfs = s->x_sf[stage][at];
+        uint32_t       scale[4];
+        hd_wt_scales(sfs, scale);
+        hd_wt_scales(sfs >> 16, scale + 2);
+        hd_barrier_wait(&s->empty[turn.at], turn.parity);
+#pragma unroll 1
+        for (int half = at / HD_WT_TOKENS; half < 2; half += HD_WT_CONVERTS / HD_WT_TOKENS)
+            store(line, half,
+                  {half ? low.y : low.x, half ? low.w : low.z, half ? high.y : high.x,
+                   half ? high.w : high.z},
+                  scale);
+        hd_wt_note_made(s, turn.at);
+        load(c + shape::x_stages, stage);
+        stage = stage + 1 == shape::x_stages ? 0 : stage + 1;
+        turn.next();
+    }
+
+    __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn)
+    {
+        for (int i = 0; i < shape::x_stages; i++) load(i, i);
+        for (int32_t c = 0; c < end; c++) step(c, turn);
         hd_copy_wait<0>();
     }
 };

@@ -1,50 +1,73 @@
 #ifndef HD_OPS_CUDA_WGMMA_TILES_DOT_CUH
 #define HD_OPS_CUDA_WGMMA_TILES_DOT_CUH
 
+#include "vectors.cuh"
 #include "wgmma_tiles_convert.cuh"
 #include "wgmma_tiles_multiply.cuh"
 
 /* The common core of products of four-bit weights in tiles (quant/tiles.h) with more tokens
  * than wgmma_dot.cuh takes at once, for Hopper's tensor cores.
  *
- * Bound by: the tensor cores and the decoding beside them, from some hundred tokens on.
- * Tile: 256 rows of weights x 128 tokens, 64 columns (a chunk) at a time.  The two blocks of a
- *   cluster have the same tokens: each converts one half of them, and copies that to the other's
- *   shared memory.
- * Warps: two warpgroups multiply, twice 64 rows each, and take turns, so that one decodes while the
- *   other multiplies; a third one converts.
- * Product: wgmma with bf16 operands and f32 sums.  The weights are operand A, decoded in registers:
- *   e2m1 x e4m3 (times 2^-7) and e2m1 x 2^e fit bf16.  A thread copies the words that it decodes to
- *   places of its own, some chunks ahead, so nobody waits for another.  The activations are
- *   operand B: an f32 is the sum of three bf16 (24 bits, cut off, so nothing overflows), each a
- *   plane of its own.  A chunk that has only the first, of activations that were rounded to bf16 or
- *   less, leaves the others out; the tensor cores would add 0.
- * Ring: a slot holds the planes of a chunk, swizzled by 128 bytes.  It is full when both halves of
- *   the tokens have come, empty when both blocks have multiplied them.
- * Order of k inside a chunk is free, so codes stay where the tile has them and the columns of the
- *   activations are laid out alike. */
+ * Bound by: the tensor cores and what is decoded and converted beside them.
+ * Tile: 256 rows of weights, 128 where blocks are few, x 128 tokens, 64 columns (a chunk) at a
+ * time. Of floats, the two blocks of a cluster have the same tokens: each converts one half of
+ * them, and copies that to the other's shared memory.  Codes are small: a block decodes all of its
+ * own. Warps: two warpgroups multiply, one or two parts of 64 rows each: one is decoded while
+ * others are multiplied; a third one converts, and a warp publishes what it made. Product: wgmma
+ * with f32 sums.  The weights are operand A, decoded in registers; a thread copies the words that
+ * it decodes to places of its own, some chunks ahead, so nobody waits for another. The activations
+ * are operand B. Floats: bf16, which e2m1 x e4m3 (times 2^-7) and e2m1 x 2^e fit.  An f32 is the
+ * sum of three of them (24 bits, cut off, so nothing overflows), each a plane of its own.  A chunk
+ * that has only the first, of activations that were rounded to bf16 or less, leaves the others out;
+ * the tensor cores would add 0. Codes: f16, which e2m1 x e4m3 (times 2^-14) fits, so one plane; a
+ * token's scale comes at last. Ring: a slot holds the first planes of a chunk, swizzled by 128
+ * bytes; the others have places of their own, fewer.  It is full when all tokens have come, empty
+ * when all blocks that have a copy have multiplied it. Order of k inside a chunk is free, so codes
+ * of weights stay where the tile has them and the columns of the activations are laid out alike. */
 
 /* ---- results ---- */
 
-/* Where element i of a thread's sums of a part belongs, or NULL: elements 4 j .. 4 j + 3 are rows
- * lane / 4, the same, and lane / 4 + 8 twice, of tokens 8 j + 2 (lane % 4) and the next. */
-static __device__ __forceinline__ float *hd_wt_result(const hd_wt_job &j, int part, int i)
+/* Results of a token in shared memory; so long that a warp's stores meet no
+ * bank twice. */
+struct hd_wt_results {
+    float row[HD_WT_MULTIPLIES / 2 + 4];
+};
+
+/* Puts a thread's sums of a part to those of their tokens: elements 4 j .. 4 j
+ * + 3 are rows lane / 4, the same, and lane / 4 + 8 twice, of tokens 8 j + 2
+ * (lane % 4) and the next. */
+static __device__ __forceinline__ void hd_wt_put(hd_wt_results *out, const float (&sum)[HD_WT_SUMS])
 {
-    int const     lane = (int)threadIdx.x % 32, token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    int32_t const row = j.row0 + part * 128 + (int)threadIdx.x / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
-    return token < j.n_tokens && row < j.row_tiles * HD_TILES_ROWS ? j.y[token] + row : NULL;
+    int const lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < HD_WT_SUMS; i++)
+        out[i / 4 * 8 + lane % 4 * 2 + i % 2].row[row + i % 4 / 2 * 8] = 0.0f + sum[i];
 }
 
-/* Writes a part of y. */
+/* Writes a part of y, whose sums are there: a warp has four rows a lane of a
+ * token in turn. */
+template <typename shape>
 static __device__ __forceinline__ void hd_wt_write(const hd_wt_job &j, int part,
-                                                   const float (&sum)[HD_WT_SUMS])
+                                                   const hd_wt_results *out)
 {
+    int const     lane = (int)threadIdx.x % 32;
+    int32_t const row = j.row0 + part * HD_WT_MULTIPLIES / 2 + lane * 4, n_tokens = j.n_tokens;
+    if (row >= j.row_tiles * HD_TILES_ROWS) return;
     float const scale = j.scale;
-#pragma unroll
-    for (int i = 0; i < HD_WT_SUMS; i++) {
-        if (i % 4 == 0) asm volatile("" ::: "memory"); /* or all addresses would be made at once */
-        float *const y = hd_wt_result(j, part, i);
-        if (y) *y = (0.0f + sum[i]) * scale;
+    for (int i = (int)threadIdx.x / 32; i < n_tokens; i += HD_WT_MULTIPLIES / 32) {
+        float4      v = *(const float4 *)&out[i].row[lane * 4];
+        float const x_scale = shape::is_coded ? j.x_scale[i] : 1.0f;
+        v = {v.x * scale * x_scale, v.y * scale * x_scale, v.z * scale * x_scale,
+             v.w * scale * x_scale};
+        float *const y = j.y[i] + row;
+        if (hd_is_aligned(y)) {
+            *(float4 *)y = v;
+        } else {
+            y[0] = v.x;
+            y[1] = v.y;
+            y[2] = v.z;
+            y[3] = v.w;
+        }
     }
 }
 
@@ -56,62 +79,100 @@ static __device__ __forceinline__ void hd_wt_sync_cluster(void)
 
 /* ---- a block ---- */
 
-/* Before anything else; behind it the cluster's barriers are there. */
-template <int format> static __device__ __forceinline__ void hd_wt_start(hd_wt_shared<format> *s)
+/* Notes where all activations of gemm or grouped_gemm are, in a job. */
+template <typename shape, typename args>
+static __device__ __forceinline__ void hd_wt_note_x(const args &a, hd_wt_job *j)
 {
-    using tile = hd_wt_tile<format>;
-    if (threadIdx.x < HD_WT_SLOTS) {
-        hd_barrier_init(&s->full[threadIdx.x], HD_WT_PEERS);
-        hd_barrier_init(&s->empty[threadIdx.x], HD_WT_PEERS * HD_WT_MULTIPLIES / 128);
+    j->x_codes = a.x_codes;
+    j->x_sf = a.x_sf;
+    j->is_wide = shape::is_coded ? ((uintptr_t)a.x_codes & 15) == 0 && ((uintptr_t)a.x_sf & 3) == 0
+                                 : hd_is_wide(a.x, a.k);
+}
+
+/* Before anything else; behind it the cluster's barriers are there. */
+template <typename shape> static __device__ __forceinline__ void hd_wt_start(hd_wt_shared<shape> *s)
+{
+    if (threadIdx.x < shape::slots) {
+        hd_barrier_init(&s->made[threadIdx.x], HD_WT_CONVERTS / 32);
+        hd_barrier_init(&s->full[threadIdx.x], shape::peers);
+        hd_barrier_init(&s->empty[threadIdx.x], shape::peers * HD_WT_MULTIPLIES / 128);
     }
     hd_barrier_publish();
-    hd_wgmma_publish(); /* what was in the ring's place before copies come to it */
+    hd_wgmma_publish(); /* what was in the ring's place before copies come to it
+                         */
     hd_wt_sync_cluster();
 }
 
-/* Whether the thread multiplies; the sums need more registers than each thread's share. */
+/* Whether the thread multiplies; the sums need more registers than each
+ * thread's share. */
 static __device__ __forceinline__ bool hd_wt_multiplies(void)
 {
     bool const multiplies = threadIdx.x < HD_WT_MULTIPLIES;
     if (multiplies)
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(HD_WT_MULTIPLY_REGISTERS));
     else
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(HD_WT_OTHER_REGISTERS));
     return multiplies;
 }
 
 /* Converts what the job needs. */
-template <bool is_wide, int format>
-static __device__ __forceinline__ void hd_wt_convert(hd_wt_shared<format> *s)
+template <bool is_wide, typename shape>
+static __device__ __forceinline__ void hd_wt_convert(hd_wt_shared<shape> *s)
 {
-    hd_wt_turn                        turn = {0, 1};
-    uint32_t                          zeros = 0;
-    hd_wt_conversion<is_wide, format> all = {s, hd_wt_peer(), 0, s->job.k_tiles, 0};
+    hd_wt_turn<shape::slots>         turn = {0, 1};
+    uint32_t                         zeros = 0;
+    hd_wt_conversion<is_wide, shape> all = {s, hd_wt_peer<shape>(), 0, s->job.k_tiles, 0};
     all.run(turn, zeros);
 }
 
-template <int format> static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<format> *s)
+/* The same of codes. */
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_decode(hd_wt_shared<shape> *s)
 {
-    hd_wt_turn                        turn = {0, 0};
-    typename hd_wt_pass<format>::sums sum;
-    uint32_t const     empty = hd_cluster_address(s->empty, threadIdx.x % HD_WT_PEERS);
-    hd_wt_pass<format> all = {s, empty, 0, s->job.k_tiles};
+    hd_wt_turn<shape::slots> turn = {0, 1};
+    int const                token = hd_wt_converter() % HD_WT_TOKENS;
+    const uint8_t *const     codes = s->job.codes[token];
+    const uint8_t *const     sf = s->job.x_sf + (codes - s->job.x_codes) / 8;
+    hd_wt_decoding<shape>    all = {s, codes, sf, s->job.k_tiles, token < s->job.n_tokens, 0};
+    all.run(turn);
+}
+
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<shape> *s)
+{
+    hd_wt_turn<shape::slots>         turn = {0, 0};
+    typename hd_wt_pass<shape>::sums sum;
+    uint32_t const    empty = hd_cluster_address(s->empty, threadIdx.x % shape::peers);
+    hd_wt_pass<shape> all = {s, empty, 0, s->job.k_tiles};
     all.run(turn, sum);
+    hd_wt_sync_cluster(); /* nobody still uses the ring, nor sends to this block's
+                           */
+    auto *const out = (hd_wt_results *)s->planes;
 #pragma unroll
-    for (int part = 0; part < HD_WT_PARTS; part++) hd_wt_write(s->job, part, sum[part]);
+    for (int part = 0; part < shape::parts; part++) hd_wt_put(out + part * HD_WT_TOKENS, sum[part]);
+    asm volatile("bar.sync 2, %0;" ::"n"(HD_WT_MULTIPLIES) : "memory");
+#pragma unroll
+    for (int part = 0; part < shape::parts; part++)
+        hd_wt_write<shape>(s->job, part, out + part * HD_WT_TOKENS);
 }
 
 /* Makes the block's job, which is noted. */
-template <int format> static __device__ __forceinline__ void hd_wt_make(hd_wt_shared<format> *s)
+template <typename shape> static __device__ __forceinline__ void hd_wt_make(hd_wt_shared<shape> *s)
 {
     hd_wt_start(s);
-    if (hd_wt_multiplies())
+    if (hd_wt_multiplies()) {
         hd_wt_multiply(s);
+        return;
+    }
+    if (threadIdx.x >= HD_WT_MULTIPLIES + HD_WT_CONVERTS) {
+        if (threadIdx.x < HD_WT_MULTIPLIES + HD_WT_CONVERTS + 32) hd_wt_publish(s);
+    } else if constexpr (shape::is_coded)
+        hd_wt_decode(s);
     else if (s->job.is_wide)
         hd_wt_convert<true>(s);
     else
         hd_wt_convert<false>(s);
-    hd_wt_sync_cluster(); /* nobody still touches this block's memory */
+    hd_wt_sync_cluster();
 }
 
 #endif

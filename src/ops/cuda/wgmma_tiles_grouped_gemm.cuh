@@ -6,16 +6,18 @@
 #include "wgmma_dot.cuh"
 #include "wgmma_tiles_dot.cuh"
 
-/* grouped_gemm with four-bit weights in tiles for many tokens on Hopper: a block for each tile of
- * rows (x) and unit (y).  A unit is up to a tile's tokens of slots that go to one expert; experts
- * have theirs one after the other.  A block counts all experts' slots to find what its unit is: the
+/* grouped_gemm with four-bit weights in tiles for many tokens on Hopper: a
+ * block for each tile of rows (x) and unit (y).  A unit is up to a tile's
+ * tokens of slots that go to one expert; experts have theirs one after the
+ * other.  A block counts all experts' slots to find what its unit is: the
  * launcher only knows how many there can be. */
 
 #define HD_WT_WARPS (HD_WT_THREADS / 32)
 
 /* What finding a unit needs of shared memory, before the ring is used. */
 struct hd_wt_search {
-    int32_t  expert, first; /* of the unit: its first slot among the expert's; expert < 0: none */
+    int32_t expert, first;     /* of the unit: its first slot among the expert's;
+                                  expert < 0: none */
     int32_t  own[HD_WT_WARPS]; /* of the expert's slots, in a warp's run */
     uint32_t counts[];         /* [e], then all ids as uint16_t where they fit */
 };
@@ -30,7 +32,8 @@ struct hd_wt_ids {
     }
 };
 
-/* Counts the slots of all experts, and copies the ids if they fit `bytes` behind the counts. */
+/* Counts the slots of all experts, and copies the ids if they fit `bytes`
+ * behind the counts. */
 static __device__ __forceinline__ hd_wt_ids hd_wt_count_slots(const hd_grouped_gemm_args &a,
                                                               hd_wt_search *search, int32_t bytes)
 {
@@ -72,7 +75,24 @@ static __device__ __forceinline__ void hd_wt_find_expert(hd_wt_search *search, i
     }
 }
 
-/* Notes the unit's slots in the job, by rising slot: a warp has a run of all. */
+/* Notes slot i as token `to` of the job. */
+template <typename shape>
+static __device__ __forceinline__ void hd_wt_take_slot(const hd_grouped_gemm_args &a, int32_t i,
+                                                       int32_t to, hd_wt_job *j)
+{
+    int64_t const row = a.xs == 1 ? i / a.s : i;
+    if (shape::is_coded) {
+        j->codes[to] = a.x_codes + row * (a.k / 2);
+        j->x_scale[to] = a.x_scale[row];
+    } else {
+        j->x[to] = a.x + row * a.k;
+    }
+    j->y[to] = a.y + (int64_t)i * a.n;
+}
+
+/* Notes the unit's slots in the job, by rising slot: a warp has a run of all.
+ */
+template <typename shape>
 static __device__ __forceinline__ void hd_wt_take_slots(const hd_grouped_gemm_args &a,
                                                         const hd_wt_ids &ids, hd_wt_search *search,
                                                         hd_wt_job *j)
@@ -91,24 +111,21 @@ static __device__ __forceinline__ void hd_wt_take_slots(const hd_grouped_gemm_ar
         bool const     is_own = i < end && ids[i] == e;
         uint32_t const all = __ballot_sync(0xffffffffu, is_own);
         int32_t const  to = at + __popc(all & ((1u << lane) - 1));
-        if (is_own && to >= 0 && to < HD_WT_TOKENS) {
-            j->x[to] = a.x + (int64_t)(a.xs == 1 ? i / a.s : i) * a.k;
-            j->y[to] = a.y + (int64_t)i * a.n;
-        }
+        if (is_own && to >= 0 && to < HD_WT_TOKENS) hd_wt_take_slot<shape>(a, i, to, j);
         at += __popc(all);
         own -= __popc(all);
     }
 }
 
-/* Notes the rest of the job; false where there is none, nor for the rest of the cluster. */
-template <int format>
+/* Notes the rest of the job; false where there is none, nor for the rest of the
+ * cluster. */
+template <typename shape>
 static __device__ __forceinline__ bool hd_wt_grouped_job(const hd_grouped_gemm_args &a,
-                                                         hd_wt_shared<format>       *s)
+                                                         hd_wt_shared<shape>        *s)
 {
-    using tile = hd_wt_tile<format>;
     hd_wt_job *const j = &s->job;
-    auto *const      search = (hd_wt_search *)s->slots;
-    int32_t const    room = (int32_t)(sizeof s->slots - sizeof *search) - a.e * 4;
+    auto *const      search = (hd_wt_search *)s->planes;
+    int32_t const    room = (int32_t)(sizeof s->planes - sizeof *search) - a.e * 4;
     hd_wt_ids const  ids = hd_wt_count_slots(a, search, room);
     if (threadIdx.x < 32) hd_wt_find_expert(search, a.e, (int32_t)blockIdx.y);
     __syncthreads();
@@ -118,24 +135,25 @@ static __device__ __forceinline__ bool hd_wt_grouped_job(const hd_grouped_gemm_a
     if (threadIdx.x == 0) {
         j->w = (const uint8_t *)a.w[e];
         j->sf = (const uint8_t *)a.sf[e];
-        j->scale = hd_wt_factor<tile::is_nvfp4> * (tile::is_nvfp4 ? a.w_scale[e] : 1.0f);
+        j->scale = hd_wt_factor<shape> * (shape::is_nvfp4 ? a.w_scale[e] : 1.0f);
         j->row_tiles = a.n / HD_TILES_ROWS;
         j->k_tiles = a.k / HD_TILES_COLS;
-        j->row0 = (int32_t)blockIdx.x * HD_WT_ROWS;
+        j->row0 = (int32_t)blockIdx.x * shape::rows;
         j->n_tokens = n;
-        j->is_wide = hd_is_wide(a.x, a.k);
+        hd_wt_note_x<shape>(a, j);
     }
-    for (int32_t i = n + (int32_t)threadIdx.x; i < HD_WT_TOKENS; i += HD_WT_THREADS) j->x[i] = a.x;
-    hd_wt_take_slots(a, ids, search, j);
+    for (int32_t i = n + (int32_t)threadIdx.x; i < HD_WT_TOKENS; i += HD_WT_THREADS)
+        hd_wt_take_slot<shape>(a, 0, i, j);
+    hd_wt_take_slots<shape>(a, ids, search, j);
     return true;
 }
 
-template <int format>
+template <typename shape>
 static __global__ void __launch_bounds__(HD_WT_THREADS, 1)
     hd_wt_grouped_gemm(hd_grouped_gemm_args const a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
-    auto *const                               s = (hd_wt_shared<format> *)shared;
+    auto *const                               s = (hd_wt_shared<shape> *)shared;
     if (hd_wt_grouped_job(a, s)) hd_wt_make(s);
 }
 
@@ -147,7 +165,7 @@ static inline int64_t hd_wt_units(const hd_grouped_gemm_args *a)
 }
 
 /* Another kernel has smaller tiles, for experts with few slots. */
-template <int format> static inline bool hd_wt_grouped_gemm_supports(const void *args)
+static inline bool hd_wt_grouped_gemm_supports(const void *args)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     int64_t const                     slots = (int64_t)a->t * a->s;
@@ -155,15 +173,14 @@ template <int format> static inline bool hd_wt_grouped_gemm_supports(const void 
            hd_wt_units(a) <= 65535;
 }
 
-template <int format>
-static inline hd_status hd_launch_wt_grouped(const void *args, hd_stream *stream)
+template <typename shape>
+static inline hd_status hd_launch_wt_grouped(const hd_grouped_gemm_args *a, hd_stream *stream)
 {
-    const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     if (a->t == 0 || a->s == 0 || a->n == 0) return HD_OK;
-    dim3 const grid(hd_blocks(a->n, HD_WT_ROWS * HD_WT_PEERS) * HD_WT_PEERS,
+    dim3 const grid(hd_blocks(a->n, shape::rows * shape::peers) * shape::peers,
                     (unsigned)hd_wt_units(a));
-    return hd_wg_launch<hd_grouped_gemm_args>(hd_wt_grouped_gemm<format>, *a, grid, HD_WT_PEERS,
-                                              HD_WT_THREADS, sizeof(hd_wt_shared<format>),
+    return hd_wg_launch<hd_grouped_gemm_args>(hd_wt_grouped_gemm<shape>, *a, grid, shape::peers,
+                                              HD_WT_THREADS, sizeof(hd_wt_shared<shape>),
                                               hd_cuda_stream(stream));
 }
 

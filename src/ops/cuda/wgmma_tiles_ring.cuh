@@ -2,33 +2,45 @@
 #define HD_OPS_CUDA_WGMMA_TILES_RING_CUH
 
 #include "barrier_sm90.cuh"
+#include "f16_planes.cuh"
+#include "quant/fp4.h"
 #include "quant/matrix.h"
 #include "quant/tiles.h"
 #include "wgmma_asm.cuh"
 
 /* What a block of wgmma_tiles_dot.cuh has in shared memory. */
 
-#define HD_WT_PEERS      2   /* blocks with the same tokens      */
-#define HD_WT_MULTIPLIES 256 /* threads                          */
-#define HD_WT_CONVERTS   128 /* threads                          */
-#define HD_WT_THREADS    (HD_WT_MULTIPLIES + HD_WT_CONVERTS)
-#define HD_WT_TOKENS     128 /* of a tile                        */
-#define HD_WT_PARTS      2   /* of a warpgroup: 64 rows each     */
-#define HD_WT_ROWS       (HD_WT_PARTS * HD_WT_MULTIPLIES / 2)
-#define HD_WT_SUMS       (HD_WT_TOKENS / 2)           /* of a thread, in a part       */
-#define HD_WT_OWN        (HD_WT_TOKENS / HD_WT_PEERS) /* tokens that a block converts */
-#define HD_WT_TURNS      (HD_WT_OWN / (HD_WT_CONVERTS / 4))
-#define HD_WT_PLANES     3
-#define HD_WT_LINE       128 /* bytes of a token's columns in a plane */
-#define HD_WT_STEPS      (HD_TILES_COLS / 16)
-#define HD_WT_STAGES     4 /* of weights         */
-#define HD_WT_X_STAGES   2 /* of f32 activations */
-#define HD_WT_SLOTS      3 /* of their planes    */
+#define HD_WT_MULTIPLIES         256 /* threads                          */
+#define HD_WT_CONVERTS           128 /* threads                          */
+#define HD_WT_PUBLISHES          128 /* threads: a warp does, of a whole warpgroup */
+#define HD_WT_THREADS            (HD_WT_MULTIPLIES + HD_WT_CONVERTS + HD_WT_PUBLISHES)
+#define HD_WT_MULTIPLY_REGISTERS 208
+#define HD_WT_OTHER_REGISTERS    48
+#define HD_WT_TOKENS             128                /* of a tile                             */
+#define HD_WT_SUMS               (HD_WT_TOKENS / 2) /* of a thread, in a part                */
+#define HD_WT_LINE               128                /* bytes of a token's columns in a plane */
+#define HD_WT_STEPS              (HD_TILES_COLS / 16)
+#define HD_WT_STAGES             4 /* of weights */
 
-template <int format> struct hd_wt_tile {
-    static constexpr bool is_nvfp4 = format == HD_FMT_NVFP4_TILES;
+/* What a kernel is made for.
+ * parts     of a warpgroup: 64 rows each
+ * is_coded  whether activations are codes: f16 then, one plane, which each
+ * block decodes itself */
+template <int format_, int parts_, bool is_coded_> struct hd_wt_shape {
+    static constexpr int  format = format_, parts = parts_;
+    static constexpr bool is_coded = is_coded_, is_nvfp4 = format == HD_FMT_NVFP4_TILES;
     static constexpr int  tile_scales = is_nvfp4 ? 128 : 64; /* bytes of a tile */
     static constexpr int  lane_scales = is_nvfp4 ? 4 : 8;    /* those that a lane needs */
+    static constexpr int  rows = parts * HD_WT_MULTIPLIES / 2;
+    static constexpr int  peers = is_coded ? 1 : 2;   /* blocks with the same tokens     */
+    static constexpr int  own = HD_WT_TOKENS / peers; /* tokens that a block converts    */
+    static constexpr int  turns = own / (HD_WT_CONVERTS / 4);
+    static constexpr int  planes = is_coded ? 1 : 3;          /* of activations */
+    static constexpr int  slots = is_coded ? 8 : 4;           /* of chunks of the first  */
+    static constexpr int  others = is_coded ? 0 : 2;          /* of chunks of the others */
+    static constexpr int  x_stages = is_coded ? 4 : 3;        /* of what they are made of        */
+    static constexpr int  x_units = is_coded ? 2 : turns * 4; /* of it, for a thread       */
+    static constexpr int  places = slots + others * (planes - 1);
 };
 
 /* A matrix, and up to HD_WT_TOKENS vectors. */
@@ -38,34 +50,59 @@ struct hd_wt_job {
     int32_t        row_tiles, k_tiles;
     int32_t        row0; /* of this block */
     int32_t        n_tokens;
-    bool           is_wide; /* whether all of x is aligned for vectors of four              */
-    const float   *x[HD_WT_TOKENS]; /* of those behind n_tokens the first's, which is not used */
-    float         *y[HD_WT_TOKENS];
+    bool           is_wide;        /* whether all of x is aligned for vectors of 16 bytes */
+    const uint8_t *x_codes, *x_sf; /* of all activations; their scales are an eighth as long */
+    union {
+        const float   *x[HD_WT_TOKENS]; /* of those behind n_tokens the first's, not used */
+        const uint8_t *codes[HD_WT_TOKENS];
+    };
+    float  x_scale[HD_WT_TOKENS]; /* only of codes */
+    float *y[HD_WT_TOKENS];
 };
 
-template <int format> struct hd_wt_shared {
-    using tile = hd_wt_tile<format>;
-    __align__(1024) uint8_t slots[HD_WT_SLOTS][HD_WT_PLANES][HD_WT_TOKENS * HD_WT_LINE];
-    float4    x[HD_WT_X_STAGES][HD_WT_TURNS * 4][HD_WT_CONVERTS];
-    uint4     codes[HD_WT_STAGES][HD_WT_PARTS * HD_WT_MULTIPLIES];
-    uint8_t   scales[HD_WT_STAGES][HD_WT_PARTS * HD_WT_MULTIPLIES * tile::lane_scales];
-    uint64_t  full[HD_WT_SLOTS], empty[HD_WT_SLOTS];
-    float     has_more[HD_WT_SLOTS][HD_WT_PEERS]; /* planes than the first; 1 or 0 */
+template <typename shape> struct hd_wt_shared {
+    __align__(1024) uint8_t planes[shape::places][HD_WT_TOKENS * HD_WT_LINE];
+    uint4     x[shape::x_stages][shape::x_units][HD_WT_CONVERTS];
+    uint4     codes[HD_WT_STAGES][shape::parts * HD_WT_MULTIPLIES];
+    uint8_t   scales[HD_WT_STAGES][shape::parts * HD_WT_MULTIPLIES * shape::lane_scales];
+    uint32_t  x_sf[shape::is_coded ? shape::x_stages : 1][shape::is_coded ? HD_WT_CONVERTS : 1];
+    uint64_t  made[shape::slots], full[shape::slots], empty[shape::slots];
+    uint32_t  made_planes[shape::slots];            /* so many, and 256 where some is not 0 */
+    float     has_more[shape::slots][shape::peers]; /* planes than the first; 1 or 0 */
     hd_wt_job job;
+
+    /* Plane p of chunk c, whose first one is in a slot of the ring. */
+    __device__ __forceinline__ uint8_t *plane(int32_t c, int slot, int p)
+    {
+        return planes[p == 0 ? slot : shape::slots + c % 2 * (shape::planes - 1) + p - 1];
+    }
 };
-static_assert(sizeof(hd_wt_shared<HD_FMT_MXFP4_TILES>) <= 227 * 1024, "fits a block's memory");
+static_assert(sizeof(hd_wt_shared<hd_wt_shape<HD_FMT_MXFP4_TILES, 2, false>>) <= 227 * 1024,
+              "fits a block's memory");
 
 /* Which of the blocks with the same tokens this one is. */
-static __device__ __forceinline__ int hd_wt_peer(void) { return (int)(blockIdx.x % HD_WT_PEERS); }
+template <typename shape> static __device__ __forceinline__ int hd_wt_peer(void)
+{
+    return (int)(blockIdx.x % shape::peers);
+}
+
+/* Two e4m3 codes to f16, each twice. */
+static __device__ __forceinline__ void hd_wt_scales(uint32_t pair, uint32_t out[2])
+{
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)pair));
+    out[0] = __byte_perm(halves, 0, 0x1010);
+    out[1] = __byte_perm(halves, 0, 0x3232);
+}
 
 /* A slot of the ring and the parity of its barrier. */
-struct hd_wt_turn {
+template <int slots> struct hd_wt_turn {
     int      at;
     uint32_t parity;
 
     __device__ __forceinline__ void next(void)
     {
-        if (++at == HD_WT_SLOTS) {
+        if (++at == slots) {
             at = 0;
             parity ^= 1;
         }
