@@ -9,20 +9,21 @@
  * Hopper.
  *
  * Bound by: issue slots, a little before bytes.  A tile of 32 rows and 64 columns costs a warp
- *   some 165 instructions, 120 of them decoding; at the memory's speed there is time for 250.
+ *   some 160 instructions, 104 of them decoding; at the memory's speed there is time for 250.
  *   A weight comes from memory once, for up to 16 tokens.
- * Warps: 16 multiply and one copies.  A row is cut into 1 to 16 slices, by k alone: of n slices,
- *   slice i has every n-th tile from i on.  A warp works on one slice of every row tile of its
- *   turn; the slices' sums are added in their order, so a row depends neither on the batch nor
- *   on who made which slice.  Where the activations do not fit one block, a cluster of 2 to 8
- *   shares the slices of a row tile, and adds them in the block that owns it.
+ * Warps: 16 multiply, one copies, three add and write.  A row is cut into 1 to 16 slices, by k
+ *   alone: of n slices, slice i has every n-th tile from i on.  A warp works on one slice of every
+ *   row tile of its turn; the slices' sums are added as a tree, so a row depends neither on the
+ *   batch nor on who made which slice.  Where the activations do not fit one block, a cluster of
+ *   2 to 8 shares the slices of a row tile: each block adds its own, and the block that owns the
+ *   row tile the blocks' parts.  Those who multiply go on meanwhile, by one or two rounds.
  * Copies: a stage of the ring has one or two tiles for each warp, which follow each other in
- *   memory; the last warp fills it by bulk copies, whose bytes the stage's barrier counts.
+ *   memory; one warp fills it by bulk copies, whose bytes the stage's barrier counts.
  *   Weights are not written by kernels: the first are asked for while the kernel before ends.
  * Activations: f32 as two planes of f16 (f16_planes.cuh); or, where they were rounded to NVFP4 and
  *   are there as codes, e2m1 x e4m3 as one, which is exact.
- * Shared memory: stages of 18 or 37 KB, activations 2 bytes x planes x tokens x columns, sums 16
- *   or 32 KB.  Registers: at most 96, the most that 17 warps may have. */
+ * Shared memory: stages of 18 or 37 KB, activations 2 bytes x planes x tokens x columns, sums up
+ *   to 32 KB.  Registers: at most 96, the most that 17 to 20 warps may have. */
 
 /* ---- loading ---- */
 
@@ -118,44 +119,40 @@ static __device__ void hd_td_fill(const source &units, const hd_td_plan &p, cons
     }
 }
 
-/* ---- sums ---- */
+/* ---- sums ----
+ * Those of slices are added as a tree, so that neither the number of blocks that share them nor who
+ * adds what changes a bit. */
 
-/* Where a buffer notes slice i of the block's row tile `own`. */
-static __device__ __forceinline__ float *hd_td_sums_of(const hd_td_walk &v, int buffer, int own,
-                                                       int i)
-{
-    return v.s.sums +
-           (uint32_t)(((buffer * v.p.owned + own) * v.p.slices + i) * v.p.tokens * HD_TILES_ROWS);
-}
-
-/* The place of a token's row there, which meets no bank twice when lanes are (row, four tokens
- * that a lane quad notes at once) and when they are rows. */
+/* The place of a token's row in a warp's sums, which meets no bank twice when lanes are (row, four
+ * tokens that a lane quad notes at once) and when they are rows. */
 template <typename shape> static __device__ __forceinline__ int hd_td_place(int row, int token)
 {
     return token * HD_TILES_ROWS + (row ^ token / (3 - shape::planes) % 4 * 8);
 }
 
-static __device__ __forceinline__ void hd_td_note_one(const hd_td_walk &v, float *to,
-                                                      uint32_t there, uint32_t barrier, float sum)
+/* Where warp w notes its sums. */
+static __device__ __forceinline__ float *hd_td_sums_of(const hd_td_walk &v, int buffer, int w)
 {
-    if (v.p.cluster == 1)
-        *to = sum;
-    else
-        hd_store_at(there, sum, barrier);
+    return v.s.sums + (buffer * HD_TD_WARPS + w) * v.p.tokens * HD_TILES_ROWS;
 }
 
-/* Notes the warp's sums of a row tile in the block that owns it.  Lane (row, q) has of two planes
- * both of token 4 b + q, of one plane tokens 8 b + 2 q and the next. */
+/* Where the part of a block of the cluster is, in the block that owns the row tile. */
+static __device__ __forceinline__ float *hd_td_part_of(const hd_td_walk &v, int buffer, int own,
+                                                       int rank)
+{
+    return v.s.parts +
+           ((buffer * v.p.owned + own) * v.p.cluster + rank) * v.p.tokens * HD_TILES_ROWS;
+}
+
+/* Notes the warp's sums of a row tile.  Lane (row, q) has of two planes both of token 4 b + q, of
+ * one plane tokens 8 b + 2 q and the next. */
 template <typename shape>
 static __device__ __forceinline__ void hd_td_note(const hd_td_walk &v, int buffer,
                                                   const float c[2][shape::blocks][4], int n)
 {
-    constexpr int  each = 3 - shape::planes; /* tokens of a lane in a block of columns */
-    int const      lane = (int)threadIdx.x % 32;
-    uint32_t const owner = (uint32_t)v.owner;
-    float *const   to = hd_td_sums_of(v, buffer, v.place, v.slice);
-    uint32_t const there = hd_cluster_address(to, owner);
-    uint32_t const barrier = hd_cluster_address(&v.s.head->summed[buffer], owner);
+    constexpr int each = 3 - shape::planes; /* tokens of a lane in a block of columns */
+    int const     lane = (int)threadIdx.x % 32;
+    float *const  to = hd_td_sums_of(v, buffer, (int)threadIdx.x / 32);
 #pragma unroll
     for (int i = 0; i < shape::blocks * each; i++) {
         int const b = i / each, token = 4 * each * b + lane % 4 * each + i % each;
@@ -166,63 +163,181 @@ static __device__ __forceinline__ void hd_td_note(const hd_td_walk &v, int buffe
             const float *const own = c[r / 2][b] + r % 2 * 2;
             float const        sum = shape::planes == 2 ? own[0] + own[1] * HD_LOW_PLANE
                                                         : own[i % each] * HD_TD_CODED_FACTOR;
-            int const          at = hd_td_place<shape>(8 * r + lane / 4, token);
-            hd_td_note_one(v, to + at, there + (uint32_t)at * 4, barrier, sum * unit);
+            to[hd_td_place<shape>(8 * r + lane / 4, token)] = sum * unit;
         }
     }
 }
 
-/* Announces the warp's part of a round's sums: in a cluster the bytes are counted, and one thread
- * says how many come. */
-static __device__ __forceinline__ void hd_td_announce(const hd_td_walk &v, int buffer, int32_t turn,
-                                                      int n)
+static __device__ __forceinline__ float4 hd_td_plus(float4 a, float4 b)
 {
-    if (v.p.cluster == 1) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) hd_barrier_arrive(&v.s.head->summed[buffer]);
-        return;
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* The sums of n = 2^i values that are `apart`, as a tree, for four rows. */
+template <int n> static __device__ __forceinline__ float4 hd_td_tree(const float *from, int apart)
+{
+    if constexpr (n == 1)
+        return *(const float4 *)from;
+    else
+        return hd_td_plus(hd_td_tree<n / 2>(from, apart),
+                          hd_td_tree<n / 2>(from + n / 2 * apart, apart));
+}
+
+static __device__ __forceinline__ float4 hd_td_add(const float *from, int apart, int n)
+{
+    switch (n) {
+    case 1: return hd_td_tree<1>(from, apart);
+    case 2: return hd_td_tree<2>(from, apart);
+    case 4: return hd_td_tree<4>(from, apart);
+    case 8: return hd_td_tree<8>(from, apart);
+    default: return hd_td_tree<16>(from, apart);
     }
-    if (threadIdx.x != 0) return;
-    int32_t const left =
-        v.p.row_tiles - turn * v.p.groups - v.rank; /* the block's row tiles that exist */
-    int32_t const there = max(0, min(v.p.owned, (left + v.p.cluster - 1) / v.p.cluster));
-    hd_barrier_expect(&v.s.head->summed[buffer],
-                      (uint32_t)(there * v.p.slices * HD_TILES_ROWS * n) * (uint32_t)sizeof(float));
 }
 
 /* A round of the walk. */
 struct hd_td_round {
     int32_t local, unit, turn; /* counted from the walk's first; its unit; its place there */
     int     n;                 /* tokens of the unit                                       */
-    float   factor;            /* of finished sums                                         */
+
+    __device__ __forceinline__ explicit hd_td_round(const hd_td_walk &v)
+        : local(0), unit(v.first / v.p.rounds), turn(v.first % v.p.rounds), n(0)
+    {
+    }
+
+    __device__ __forceinline__ void next(const hd_td_walk &v)
+    {
+        local++;
+        if (++turn < v.p.rounds) return;
+        turn = 0;
+        unit++;
+    }
+
+    __device__ __forceinline__ bool is_first_of_unit(void) const { return local == 0 || turn == 0; }
+
+    /* The place of what is kept for it, and whether that has been passed an odd number of times. */
+    template <int kept> __device__ __forceinline__ int buffer(void) const { return local % kept; }
+    template <int kept> __device__ __forceinline__ uint32_t parity(void) const
+    {
+        return (uint32_t)(local / kept) & 1;
+    }
 };
 
-/* Adds the slices of the round's row tiles that the block owns and writes their rows: a thread has
- * a row of a token.  Warps take turns, because few tokens need few of them. */
-template <typename shape, typename source>
-static __device__ __forceinline__ void hd_td_write(const source &units, const hd_td_walk &v,
-                                                   const hd_td_round &r)
-{
-    constexpr int kept = hd_td_kept(shape::blocks);
-    int const     width = HD_TILES_ROWS * v.p.tokens, buffer = r.local % kept,
-              lane = (int)threadIdx.x % 32;
-    int const first = ((int)threadIdx.x / 32 + r.local) % HD_TD_WARPS;
-    for (int i = first; i < v.p.owned * r.n; i += HD_TD_WARPS) {
-        int const     own = i / r.n, token = i % r.n;
-        int32_t const row_tile = r.turn * v.p.groups + own * v.p.cluster + v.rank;
-        if (i == first) hd_barrier_wait(&v.s.head->summed[buffer], (uint32_t)(r.local / kept) & 1);
-        if (row_tile >= v.p.row_tiles) continue;
-        const float *const from =
-            hd_td_sums_of(v, buffer, own, 0) + hd_td_place<shape>(lane, token);
-        float sum = 0;
-#pragma unroll 4
-        for (int j = 0; j < v.p.slices; j++) sum += from[j * width];
-        units.y(r.unit, token)[row_tile * HD_TILES_ROWS + lane] = sum * r.factor;
+/* A lane of those that add has four rows of one of four tokens. */
+struct hd_td_adder {
+    int   warp, row, token;
+    float factor; /* of finished sums */
+
+    __device__ __forceinline__ hd_td_adder(void)
+        : warp((int)threadIdx.x / 32 - HD_TD_WARPS - 1), row((int)threadIdx.x % 8 * 4),
+          token((int)threadIdx.x % 32 / 8), factor(0)
+    {
     }
-    __syncwarp();
-    if (v.p.cluster == 1 && lane == 0) hd_barrier_arrive(&v.s.head->taken[buffer]);
-    if (v.p.cluster > 1 && lane < v.p.cluster)
-        hd_barrier_arrive_at(hd_cluster_address(&v.s.head->taken[buffer], (uint32_t)lane));
+
+    /* Writes finished sums of a row tile. */
+    __device__ __forceinline__ void write(float *y, float4 sum) const
+    {
+        float4 const out = {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor};
+        if (hd_is_aligned(y)) {
+            *(float4 *)(y + row) = out;
+            return;
+        }
+        y[row] = out.x;
+        y[row + 1] = out.y;
+        y[row + 2] = out.z;
+        y[row + 3] = out.w;
+    }
+};
+
+/* Adds the slices of the block's row tiles.  A lone block is done with that; in a cluster the part
+ * goes to the row tile's owner. */
+template <typename shape, typename source>
+static __device__ __forceinline__ void hd_td_add_slices(const source &units, const hd_td_walk &v,
+                                                        const hd_td_round &r, const hd_td_adder &d)
+{
+    int const       buffer = r.buffer<hd_td_kept(shape::blocks)>(), fours = (r.n + 3) / 4;
+    int const       width = HD_TILES_ROWS * v.p.tokens;
+    uint64_t *const sent = &v.s.head->sent[buffer];
+    for (int i = d.warp; i < v.p.groups * fours; i += HD_TD_ADDERS) {
+        int const     group = i / fours, token = i % fours * 4 + d.token;
+        int32_t const row_tile = r.turn * v.p.groups + group;
+        if (row_tile >= v.p.row_tiles) break;
+        if (token >= r.n) continue;
+        float4 const sum =
+            hd_td_add(hd_td_sums_of(v, buffer, group * v.p.here) + hd_td_place<shape>(d.row, token),
+                      width, v.p.here);
+        if (v.p.cluster == 1) {
+            d.write(units.y(r.unit, token) + row_tile * HD_TILES_ROWS, sum);
+            continue;
+        }
+        uint32_t const owner = (uint32_t)(group % v.p.cluster);
+        const float   *part = hd_td_part_of(v, buffer, group / v.p.cluster, v.rank);
+        hd_store4_at(hd_cluster_address(part + token * HD_TILES_ROWS + d.row, owner), sum,
+                     hd_cluster_address(sent, owner));
+    }
+}
+
+/* Adds the parts of the row tiles that the block owns. */
+template <typename shape, typename source>
+static __device__ __forceinline__ void hd_td_add_parts(const source &units, const hd_td_walk &v,
+                                                       const hd_td_round &r, const hd_td_adder &d)
+{
+    int const buffer = r.buffer<hd_td_kept(shape::blocks)>(), fours = (r.n + 3) / 4;
+    for (int i = d.warp; i < v.p.owned * fours; i += HD_TD_ADDERS) {
+        int const     own = i / fours, token = i % fours * 4 + d.token;
+        int32_t const row_tile = r.turn * v.p.groups + own * v.p.cluster + v.rank;
+        if (row_tile >= v.p.row_tiles) break;
+        if (token >= r.n) continue;
+        d.write(units.y(r.unit, token) + row_tile * HD_TILES_ROWS,
+                hd_td_add(hd_td_part_of(v, buffer, own, 0) + token * HD_TILES_ROWS + d.row,
+                          HD_TILES_ROWS * v.p.tokens, v.p.cluster));
+    }
+}
+
+/* Says how many bytes of a round's parts come to this block. */
+static __device__ __forceinline__ void hd_td_expect_parts(const hd_td_walk &v, const hd_td_round &r,
+                                                          int buffer)
+{
+    int32_t const left =
+        v.p.row_tiles - r.turn * v.p.groups - v.rank; /* the block's row tiles that exist */
+    int32_t const there = max(0, min(v.p.owned, (left + v.p.cluster - 1) / v.p.cluster));
+    hd_barrier_expect(&v.s.head->sent[buffer],
+                      (uint32_t)(there * v.p.cluster * HD_TILES_ROWS * r.n) *
+                          (uint32_t)sizeof(float));
+}
+
+/* What a warp that adds does. */
+template <typename shape, typename source>
+static __device__ __forceinline__ void hd_td_finish(const source &units, const hd_td_plan &p,
+                                                    const hd_td_shared &s, int32_t n_units)
+{
+    constexpr int    kept = hd_td_kept(shape::blocks);
+    hd_td_walk const v = hd_td_start(p, s, 0, n_units);
+    int const        lane = (int)threadIdx.x % 32;
+    hd_td_adder      d;
+    bool const       is_cluster = p.cluster > 1;
+    for (hd_td_round r(v); r.local < v.last - v.first; r.next(v)) {
+        int const      buffer = r.buffer<kept>();
+        uint32_t const parity = r.parity<kept>();
+        if (r.is_first_of_unit()) {
+            hd_td_sync(HD_TD_ADDS); /* nobody still reads the last unit's list */
+            r.n = units.take(r.unit, HD_TD_ADDS);
+            d.factor = (shape::planes == 2 ? HD_TD_FACTOR : 1.0f) * units.matrix(r.unit).scale;
+        }
+        if (is_cluster) {
+            hd_barrier_wait(&s.head->freed[buffer], parity ^ 1);
+            if (d.warp == 0 && lane == 0) hd_td_expect_parts(v, r, buffer);
+        }
+        hd_barrier_wait(&s.head->noted[buffer], parity);
+        hd_td_add_slices<shape>(units, v, r, d);
+        __syncwarp();
+        if (lane == 0) hd_barrier_arrive(&s.head->taken[buffer]);
+        if (!is_cluster) continue;
+        hd_barrier_wait(&s.head->sent[buffer], parity);
+        hd_td_add_parts<shape>(units, v, r, d);
+        __syncwarp();
+        if (lane < p.cluster)
+            hd_barrier_arrive_at(hd_cluster_address(&s.head->freed[buffer], (uint32_t)lane));
+    }
 }
 
 /* ---- the loop ---- */
@@ -302,63 +417,62 @@ static __device__ __forceinline__ void hd_td_multiply(const source &units, const
                                                       const hd_td_shared &s, int32_t n_units)
 {
     hd_td_walk const           v = hd_td_start(p, s, (int)threadIdx.x / 32, n_units);
-    constexpr int              blocks = shape::blocks;
+    constexpr int              blocks = shape::blocks, kept = hd_td_kept(blocks);
     hd_td_lane_x<blocks> const x(v);
     hd_td_slot                 slot = {0, 0};
-    hd_td_round                r = {0, v.first / p.rounds, v.first % p.rounds, 0, 0};
-    for (; r.local < v.last - v.first; r.local++, r.turn++) {
-        int const buffer = r.local % hd_td_kept(blocks);
-        if (r.turn == p.rounds) {
-            r.turn = 0;
-            r.unit++;
-        }
-        if (r.local == 0 || r.turn == 0) {
-            if (r.local > 0) hd_td_sync(); /* nobody still reads the last unit's activations */
-            r.n = units.take(r.unit);
-            r.factor = (shape::planes == 2 ? HD_TD_FACTOR : 1.0f) * units.matrix(r.unit).scale;
+    for (hd_td_round r(v); r.local < v.last - v.first; r.next(v)) {
+        int const buffer = r.buffer<kept>();
+        if (r.is_first_of_unit()) {
+            if (r.local > 0) hd_td_sync(HD_TD_MULTIPLIES); /* all are done with the last one's x */
+            r.n = units.take(r.unit, HD_TD_MULTIPLIES);
             hd_td_put_x<format, shape>(units, v, r.unit, r.n);
-            hd_td_sync();
+            hd_td_sync(HD_TD_MULTIPLIES);
         }
         float      c[2][blocks][4] = {};
         bool const has_rows = r.turn * p.groups + v.group < p.row_tiles;
         hd_td_slice<format, shape>(v, x, has_rows ? v.tiles : 0, &slot, c);
-        hd_barrier_wait(&s.head->taken[buffer], (uint32_t)(r.local / hd_td_kept(blocks)) & 1 ^ 1);
+        hd_barrier_wait(&s.head->taken[buffer], r.parity<kept>() ^ 1);
         if (has_rows) hd_td_note<shape>(v, buffer, c, r.n);
-        hd_td_announce(v, buffer, r.turn, r.n);
-        hd_td_write<shape>(units, v, r);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) hd_barrier_arrive(&s.head->noted[buffer]);
     }
 }
 
+/* What a warp does, by its place in the block. */
+template <int format, typename shape, typename source>
+static __device__ __forceinline__ void hd_td_work(const source &units, const hd_td_plan &p,
+                                                  const hd_td_shared &s, int32_t n_units)
+{
+    int const warp = (int)threadIdx.x / 32;
+    if (warp == HD_TD_WARPS) {
+        hd_td_fill<format, shape>(units, p, s, n_units);
+        return;
+    }
+    hd_await_previous();
+    hd_release_next();
+    if (warp < HD_TD_WARPS)
+        hd_td_multiply<format, shape>(units, p, s, n_units);
+    else
+        hd_td_finish<shape>(units, p, s, n_units);
+}
+
 /* Makes n_units units.  `units` has matrix(u), which is called before the kernel in front has
- * ended; take(u), called by all threads that multiply, which returns the number of the unit's
- * tokens and lets row(u, q) and y(u, q) be called: which row of x its token q is, and its row of y;
- * and args(), those of the op. */
+ * ended; take(u, team), called by all threads of a team, which returns the number of the unit's
+ * tokens and lets those that multiply call row(u, q), those that add y(u, q): which row of x its
+ * token q is, and its row of y; and args(), those of the op. */
 template <int format, typename shape, typename source>
 static __device__ __forceinline__ void hd_td_run(const source &units, const hd_td_plan &p,
                                                  const hd_td_shared &s, int32_t n_units)
 {
     bool const is_cluster = p.cluster > 1;
     hd_td_make_barriers(s.head, p);
-    if (threadIdx.x >= HD_TD_WARPS * 32) {
-        __syncwarp();
-        if (!is_cluster) {
-            /* The ring's barriers are this warp's own work; the others wait for them below. */
-            asm volatile("bar.arrive 2, %0;" ::"n"(HD_TD_THREADS) : "memory");
-            hd_td_fill<format, shape>(units, p, s, n_units);
-            return;
-        }
-    }
     if (is_cluster)
         cooperative_groups::this_cluster().sync();
+    else if (threadIdx.x / 32 == HD_TD_WARPS) /* made the ring's barriers itself: need not wait */
+        asm volatile("bar.arrive 2, %0;" ::"n"(HD_TD_THREADS) : "memory");
     else
         asm volatile("bar.sync 2, %0;" ::"n"(HD_TD_THREADS) : "memory");
-    if (threadIdx.x >= HD_TD_WARPS * 32)
-        hd_td_fill<format, shape>(units, p, s, n_units);
-    else {
-        hd_await_previous();
-        hd_release_next();
-        hd_td_multiply<format, shape>(units, p, s, n_units);
-    }
+    hd_td_work<format, shape>(units, p, s, n_units);
     if (is_cluster) cooperative_groups::this_cluster().sync(); /* nobody still writes here */
 }
 
@@ -379,13 +493,14 @@ static inline int hd_td_slices(int32_t k_tiles)
 template <int format> static inline bool hd_td_fit(hd_td_plan *p, size_t table, size_t least)
 {
     p->here = p->slices / p->cluster;
-    size_t const stage =
-        (size_t)HD_TD_WARPS * (size_t)hd_td_chunk(p->blocks) * hd_td_tile<format>::bytes;
-    size_t const fixed = HD_TD_HEAD_BYTES + table + hd_td_sum_bytes(*p) + hd_td_x_bytes(*p);
-    if (fixed + least * stage > HD_TD_SMEM) return false;
-    size_t const fit = (HD_TD_SMEM - fixed) / stage;
     p->groups = HD_TD_WARPS / p->here;
     p->owned = p->groups / p->cluster;
+    size_t const stage =
+        (size_t)HD_TD_WARPS * (size_t)hd_td_chunk(p->blocks) * hd_td_tile<format>::bytes;
+    size_t const fixed =
+        HD_TD_HEAD_BYTES + table + hd_td_sum_bytes(*p) + hd_td_part_bytes(*p) + hd_td_x_bytes(*p);
+    if (fixed + least * stage > HD_TD_SMEM) return false;
+    size_t const fit = (HD_TD_SMEM - fixed) / stage;
     p->rounds = (p->row_tiles + p->groups - 1) / p->groups;
     p->chunks = ((p->k_tiles + p->slices - 1) / p->slices + hd_td_chunk(p->blocks) - 1) /
                 hd_td_chunk(p->blocks);

@@ -18,7 +18,7 @@ template <int format> struct hd_td_groups {
                 hd_td_tile<format>::is_nvfp4 ? a.w_scale : 1.0f};
     }
 
-    __device__ __forceinline__ int take(int32_t group) const { return a.t; }
+    __device__ __forceinline__ int take(int32_t group, hd_td_team team) const { return a.t; }
 
     __device__ __forceinline__ const hd_gemm_args &args() const { return a; }
 

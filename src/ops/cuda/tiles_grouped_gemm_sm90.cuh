@@ -33,7 +33,7 @@ template <int format> struct hd_td_slot_units {
     {
         return hd_td_expert<format>(a, a.ids[slot]);
     }
-    __device__ __forceinline__ int     take(int32_t slot) const { return 1; }
+    __device__ __forceinline__ int     take(int32_t slot, hd_td_team team) const { return 1; }
     __device__ __forceinline__ int64_t row(int32_t slot, int token) const
     {
         return hd_td_input(a, slot);
@@ -49,7 +49,8 @@ template <int format> struct hd_td_slot_units {
 /* What the units of experts have in shared memory besides. */
 struct hd_td_table {
     int32_t first[HD_EXPERTS_MAX + 1]; /* of hd_count_units         */
-    int32_t slot[HD_TD_TOKENS];        /* of the unit's tokens      */
+    int32_t slot[2][HD_TD_TOKENS];     /* of a team's unit's tokens */
+    int32_t n[2];                      /* how many those are        */
 };
 #define HD_TD_TABLE_BYTES ((sizeof(hd_td_table) + 127) / 128 * 128)
 
@@ -61,26 +62,23 @@ template <int format, int per_unit> struct hd_td_expert_units {
     {
         return hd_td_expert<format>(a, hd_expert_of(t->first, a.e, unit));
     }
-    __device__ __forceinline__ int take(int32_t unit) const
+    __device__ __forceinline__ int take(int32_t unit, hd_td_team team) const
     {
         int32_t const e = hd_expert_of(t->first, a.e, unit);
-        int32_t       slots[per_unit];
-        int const     n = hd_collect<per_unit>(a, e, unit - t->first[e], slots);
-#pragma unroll
-        for (int q = 0; q < per_unit; q++)
-            if (threadIdx.x == 0 && q < n) t->slot[q] = slots[q];
-        hd_td_sync();
-        return n;
+        if (hd_td_leads(team))
+            t->n[team] = hd_collect<per_unit>(a, e, unit - t->first[e], t->slot[team]);
+        hd_td_sync(team);
+        return t->n[team];
     }
     __device__ __forceinline__ int64_t row(int32_t unit, int token) const
     {
-        return hd_td_input(a, t->slot[token]);
+        return hd_td_input(a, t->slot[HD_TD_MULTIPLIES][token]);
     }
     __device__ __forceinline__ int64_t x_scale(int64_t row) const { return row; }
     __device__ __forceinline__ const hd_grouped_gemm_args &args() const { return a; }
     __device__ __forceinline__ float                      *y(int32_t unit, int token) const
     {
-        return hd_td_output(a, t->slot[token]);
+        return hd_td_output(a, t->slot[HD_TD_ADDS][token]);
     }
 };
 

@@ -8,8 +8,9 @@
 /* How products of four-bit weights in tiles (tiles_dot_sm90.cuh) are cut into blocks, warps and
  * shared memory. */
 
-#define HD_TD_WARPS   16
-#define HD_TD_THREADS ((HD_TD_WARPS + 1) * 32)
+#define HD_TD_WARPS   16 /* that multiply; one behind them copies, the rest add */
+#define HD_TD_ADDERS  3
+#define HD_TD_THREADS ((HD_TD_WARPS + 1 + HD_TD_ADDERS) * 32)
 #define HD_TD_TOKENS  16 /* at most                        */
 #define HD_TD_STAGES  8  /* of the ring, at most           */
 #define HD_TD_ROUNDS  2  /* whose sums are kept, at most   */
@@ -55,17 +56,20 @@ struct hd_td_head {
     uint4    zero;                             /* what columns without a token read */
     uint64_t full[HD_TD_STAGES];               /* a stage's chunks are there        */
     uint64_t empty[HD_TD_STAGES];              /* all warps have used theirs        */
-    uint64_t summed[HD_TD_ROUNDS];             /* a round's sums are there          */
-    uint64_t taken[HD_TD_ROUNDS];              /* all blocks have added theirs      */
+    uint64_t noted[HD_TD_ROUNDS];              /* the warps' sums of a round are there */
+    uint64_t taken[HD_TD_ROUNDS];              /* the block has added them             */
+    uint64_t sent[HD_TD_ROUNDS];               /* the cluster's parts are there        */
+    uint64_t freed[HD_TD_ROUNDS];              /* all blocks have added theirs         */
     float    units[HD_TD_WARPS][HD_TD_TOKENS]; /* of a slice's activations          */
 };
 #define HD_TD_HEAD_BYTES ((sizeof(hd_td_head) + 127) / 128 * 128)
 
 struct hd_td_shared {
     hd_td_head *head;
-    float      *sums; /* [kept][owned][slices][tokens][32], of all blocks' slices */
-    uint4      *x;    /* [tile of a slice][here][2][columns][4] of eight f16      */
-    uint8_t    *ring; /* [stages], [groups][chunk][here] codes, as many scales    */
+    float      *sums;  /* [kept][warps][tokens][32]                                */
+    float      *parts; /* [kept][owned][cluster][tokens][32], only in a cluster    */
+    uint4      *x;     /* [tile of a slice][here][2][columns][4] of eight f16      */
+    uint8_t    *ring;  /* [stages], [groups][chunk][here] codes, as many scales    */
 };
 
 /* What is known when a kernel is compiled: columns of activations, and planes of a token. */
@@ -88,11 +92,17 @@ static __host__ __device__ __forceinline__ uint32_t hd_td_x_bytes(const hd_td_pl
                       p.planes * p.tokens);
 }
 
-/* Bytes of a block's sums. */
+/* Bytes of a block's sums, and of the cluster's that it adds. */
 static __host__ __device__ __forceinline__ uint32_t hd_td_sum_bytes(const hd_td_plan &p)
 {
     return (uint32_t)(hd_td_kept(p.blocks) * HD_TD_WARPS * HD_TILES_ROWS * p.tokens *
                       (int)sizeof(float));
+}
+
+static __host__ __device__ __forceinline__ uint32_t hd_td_part_bytes(const hd_td_plan &p)
+{
+    int const parts = p.cluster > 1 ? p.owned * p.cluster : 0;
+    return (uint32_t)(hd_td_kept(p.blocks) * parts * HD_TILES_ROWS * p.tokens * (int)sizeof(float));
 }
 
 static __device__ __forceinline__ hd_td_shared hd_td_share(uint8_t *base, const hd_td_plan &p)
@@ -100,20 +110,20 @@ static __device__ __forceinline__ hd_td_shared hd_td_share(uint8_t *base, const 
     hd_td_shared s;
     s.head = (hd_td_head *)base;
     s.sums = (float *)(base + HD_TD_HEAD_BYTES);
-    s.x = (uint4 *)((uint8_t *)s.sums + hd_td_sum_bytes(p));
+    s.parts = (float *)((uint8_t *)s.sums + hd_td_sum_bytes(p));
+    s.x = (uint4 *)((uint8_t *)s.parts + hd_td_part_bytes(p));
     s.ring = (uint8_t *)s.x + hd_td_x_bytes(p);
     return s;
 }
 
-/* The part of a warp that multiplies. */
+/* The part of a warp that multiplies; a warp of another kind asks as the first. */
 struct hd_td_walk {
     const hd_td_plan &p;
     hd_td_shared      s;
     int               rank, group;
-    int     owner, place; /* block that adds the group's sums; row tile of those it owns */
-    int     slice, own;   /* of all; of the block's                           */
-    int32_t tiles;        /* of the slice                                     */
-    int32_t first, last;  /* the cluster's rounds [first, last), of all units */
+    int               slice, own;  /* of all; of the block's                           */
+    int32_t           tiles;       /* of the slice                                     */
+    int32_t           first, last; /* the cluster's rounds [first, last), of all units */
 };
 
 static __device__ __forceinline__ hd_td_walk hd_td_start(const hd_td_plan &p, const hd_td_shared &s,
@@ -124,8 +134,6 @@ static __device__ __forceinline__ hd_td_walk hd_td_start(const hd_td_plan &p, co
     int32_t const each = p.rounds * units / of, more = p.rounds * units % of;
     v.rank = (int)blockIdx.x % p.cluster;
     v.group = warp / p.here;
-    v.owner = v.group % p.cluster;
-    v.place = v.group / p.cluster;
     v.own = warp % p.here;
     v.slice = v.rank * p.here + v.own;
     v.tiles = (p.k_tiles - v.slice + p.slices - 1) / p.slices;
@@ -134,28 +142,42 @@ static __device__ __forceinline__ hd_td_walk hd_td_start(const hd_td_plan &p, co
     return v;
 }
 
-/* The ring's barriers are made by the warp that fills it, so that copies may begin at once.  In a
- * cluster sums come by hd_store_at, as bytes; in a lone block warps announce theirs. */
+/* The ring's barriers are made by the warp that fills it, so that copies may begin at once.  Sums
+ * of warps are announced; what other blocks send is counted as bytes. */
 static __device__ __forceinline__ void hd_td_make_barriers(hd_td_head *h, const hd_td_plan &p)
 {
     int const at = (int)threadIdx.x - HD_TD_WARPS * 32;
-    if (at >= 0 && at < p.stages) {
+    if (at >= 0 && at < 32 && at < p.stages) {
         hd_barrier_init(&h->full[at], 1);
         hd_barrier_init(&h->empty[at], HD_TD_WARPS);
     }
     if ((int)threadIdx.x < HD_TD_ROUNDS) {
-        hd_barrier_init(&h->summed[threadIdx.x], p.cluster == 1 ? HD_TD_WARPS : 1);
-        hd_barrier_init(&h->taken[threadIdx.x], (uint32_t)(HD_TD_WARPS * p.cluster));
+        hd_barrier_init(&h->noted[threadIdx.x], HD_TD_WARPS);
+        hd_barrier_init(&h->taken[threadIdx.x], HD_TD_ADDERS);
+        hd_barrier_init(&h->sent[threadIdx.x], 1);
+        hd_barrier_init(&h->freed[threadIdx.x], (uint32_t)(HD_TD_ADDERS * p.cluster));
     }
     if (threadIdx.x == 32) h->zero = make_uint4(0, 0, 0, 0);
     hd_barrier_publish();
     __syncwarp();
 }
 
-/* Waits for all warps that multiply. */
-static __device__ __forceinline__ void hd_td_sync(void)
+/* Warps that walk from unit to unit together. */
+enum hd_td_team { HD_TD_MULTIPLIES, HD_TD_ADDS };
+
+/* Waits for all warps of the own team. */
+static __device__ __forceinline__ void hd_td_sync(hd_td_team team)
 {
-    asm volatile("bar.sync 1, %0;" ::"n"(HD_TD_WARPS * 32) : "memory");
+    if (team == HD_TD_MULTIPLIES)
+        asm volatile("bar.sync 1, %0;" ::"n"(HD_TD_WARPS * 32) : "memory");
+    else
+        asm volatile("bar.sync 3, %0;" ::"n"(HD_TD_ADDERS * 32) : "memory");
+}
+
+/* True for one warp of the team. */
+static __device__ __forceinline__ bool hd_td_leads(hd_td_team team)
+{
+    return threadIdx.x / 32 == (team == HD_TD_MULTIPLIES ? 0 : HD_TD_WARPS + 1);
 }
 
 #endif
