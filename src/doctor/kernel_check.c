@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "doctor/operand_mirror.h"
+
 /* Bytes that no kernel leaves: NaN in floats. */
 #define POISON 0xFF
 
@@ -45,67 +47,79 @@ static bool is_overwritten(const hd_step *step, const operands *x, int32_t i)
 
 /* ---- before a step ---- */
 
-static void save_inputs(hd_kernel_check *c)
+static hd_status save_inputs(hd_kernel_check *c, hd_error *err)
 {
     c->saved.used = 0;
     memset(c->saved_at, 0, sizeof c->saved_at);
-    if (c->next >= c->plan->n) return;
+    if (c->next >= c->plan->n) return HD_OK;
     const hd_step *const step = &c->plan->steps[c->next];
     operands const       x = describe(step);
     for (int32_t i = 0; i < x.n; i++) {
+        size_t const bytes = bytes_of(&x.o[i]);
         if (!is_overwritten(step, &x, i)) continue;
-        c->saved_at[i] = hd_arena_alloc(&c->saved, bytes_of(&x.o[i]));
-        memcpy(c->saved_at[i], hd_operand_pointer(step->args, &x.o[i]), bytes_of(&x.o[i]));
+        c->saved_at[i] = hd_arena_alloc(&c->saved, bytes);
+        HD_TRY(hd_device_read(c->device, c->saved_at[i], hd_operand_pointer(step->args, &x.o[i]),
+                              bytes, err));
     }
+    return HD_OK;
 }
 
-/* Largest room that one step of the plan needs for its inputs, its outputs and the limits of a
- * row. */
-static void measure(const hd_plan *p, size_t *saved, size_t *outputs, size_t *limits)
+/* Largest room that one step of a plan needs. */
+typedef struct step_room {
+    size_t saved, outputs, mirrors, remote, limits;
+} step_room;
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static void measure_step(const hd_kernel_check *c, const hd_step *step, step_room *most)
 {
-    *saved = *outputs = *limits = 0;
-    for (int32_t s = 0; s < p->n; s++) {
-        operands const x = describe(&p->steps[s]);
-        hd_arena       in = {0}, out = {0};
-        for (int32_t i = 0; i < x.n; i++) {
-            if (is_overwritten(&p->steps[s], &x, i)) hd_arena_alloc(&in, bytes_of(&x.o[i]));
-            if (!is_output(&x.o[i])) continue;
-            size_t const row = (size_t)hd_operand_cols(&x.o[i]) * sizeof(double);
-            hd_arena_alloc(&out, bytes_of(&x.o[i]));
-            if (row > *limits) *limits = row;
-        }
-        if (in.peak > *saved) *saved = in.peak;
-        if (out.peak > *outputs) *outputs = out.peak;
+    operands const x = describe(step);
+    hd_arena       in = {0}, out = {0}; /* which only measure */
+    bool           is_left[HD_MAX_OPERANDS] = {false};
+    for (int32_t i = 0; i < x.n; i++) {
+        bool const is_saved = is_overwritten(step, &x, i);
+        is_left[i] = is_saved || is_output(&x.o[i]);
+        if (is_saved) hd_arena_alloc(&in, bytes_of(&x.o[i]));
+        if (!is_output(&x.o[i])) continue;
+        hd_arena_alloc(&out, bytes_of(&x.o[i]));
+        most->limits = larger(most->limits, (size_t)hd_operand_cols(&x.o[i]) * sizeof(double));
     }
+    most->saved = larger(most->saved, in.peak);
+    most->outputs = larger(most->outputs, out.peak);
+    if (!c->device) return;
+    most->mirrors = larger(most->mirrors, hd_mirror_bytes(step, is_left) + out.peak);
+    most->remote = larger(most->remote, in.peak + out.peak);
 }
 
-static hd_status make_room(hd_arena *a, size_t bytes, hd_error *err)
+/* d: NULL for memory of the host. */
+static hd_status make_room(hd_device *d, hd_arena *a, size_t bytes, hd_error *err)
 {
     if (a->base && bytes <= a->cap) return HD_OK;
-    hd_memory_free(a->base);
-    *a = (hd_arena){.base = hd_memory_alloc(bytes), .cap = bytes};
+    hd_device_free(d, a->base);
+    *a = (hd_arena){.base = hd_device_alloc(d, bytes), .cap = bytes};
     if (!a->base) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu bytes of operands", bytes);
     return HD_OK;
 }
 
 hd_status hd_kernel_check_begin(hd_kernel_check *c, const hd_plan *plan, hd_error *err)
 {
-    size_t saved, outputs, limits;
-    measure(plan, &saved, &outputs, &limits);
-    HD_TRY(make_room(&c->saved, saved, err));
-    HD_TRY(make_room(&c->wanted, outputs, err));
-    HD_TRY(make_room(&c->got, outputs, err));
-    HD_TRY(make_room(&c->limits, limits, err));
+    step_room most = {0};
+    for (int32_t i = 0; i < plan->n; i++) measure_step(c, &plan->steps[i], &most);
+    HD_TRY(make_room(NULL, &c->saved, most.saved, err));
+    HD_TRY(make_room(NULL, &c->wanted, most.outputs, err));
+    HD_TRY(make_room(NULL, &c->got, most.outputs, err));
+    HD_TRY(make_room(NULL, &c->limits, most.limits, err));
+    if (c->device) HD_TRY(make_room(NULL, &c->mirrors, most.mirrors, err));
+    if (c->device) HD_TRY(make_room(c->device, &c->remote, most.remote, err));
     c->allowed = (double *)(void *)c->limits.base;
     c->plan = plan;
     c->next = 0;
-    save_inputs(c);
-    return HD_OK;
+    return save_inputs(c, err);
 }
 
-/* ---- a step once more ---- */
+/* ---- what a step read and left ---- */
 
-/* One run of a kernel into memory of its own. */
+/* A step, and one run of a kernel into memory of its own. */
 typedef struct rerun {
     hd_kernel_check *c;
     const hd_step   *step;
@@ -115,43 +129,104 @@ typedef struct rerun {
     const void      *got[HD_MAX_OPERANDS];    /* of another kernel */
 } rerun;
 
-static void set_pointer(void *args, const hd_operand *o, const void *p)
-{
-    memcpy((char *)args + o->slot, &p, sizeof p);
-}
-
-/* The step's arguments with the inputs that it overwrote. */
-static void keep_arguments(const rerun *r)
+/* The step's arguments with the inputs that it overwrote, where the host can read them. */
+static hd_status keep_inputs(const rerun *r, hd_error *err)
 {
     hd_kernel_check *const c = r->c;
+    bool                   is_left[HD_MAX_OPERANDS] = {false};
     memcpy(c->in_args, r->step->args, r->step->kernel->op->args_bytes);
-    for (int32_t i = 0; i < r->x->n; i++)
-        if (c->saved_at[i]) set_pointer(c->in_args, &r->x->o[i], c->saved_at[i]);
+    for (int32_t i = 0; i < r->x->n; i++) {
+        is_left[i] = c->saved_at[i] || is_output(&r->x->o[i]);
+        if (c->saved_at[i]) hd_operand_point(c->in_args, &r->x->o[i], c->saved_at[i]);
+    }
+    c->mirrors.used = 0;
+    if (!c->device) return HD_OK;
+    return hd_mirror_inputs(c->device, r->step, is_left, &c->mirrors, c->in_args, err);
 }
 
-/* Runs k with outputs in `room`, whose places go to `at` and into args. */
-static hd_status run_into(rerun *r, const hd_kernel *k, hd_arena *room,
-                          const void *at[HD_MAX_OPERANDS], void *args)
+/* The same with what it left. */
+static hd_status keep_outputs(rerun *r, hd_error *err)
 {
     hd_kernel_check *const c = r->c;
-    memcpy(args, r->step->args, k->op->args_bytes);
+    memcpy(c->real_args, c->in_args, r->step->kernel->op->args_bytes);
+    for (int32_t i = 0; i < r->x->n; i++) {
+        const hd_operand *const o = &r->x->o[i];
+        const void *const       at = hd_operand_pointer(r->step->args, o);
+        if (!is_output(o)) continue;
+        r->real[i] = at;
+        if (c->device) {
+            void *const to = hd_arena_alloc(&c->mirrors, bytes_of(o));
+            HD_TRY(hd_device_read(c->device, to, at, bytes_of(o), err));
+            r->real[i] = to;
+        }
+        hd_operand_point(c->real_args, o, r->real[i]);
+    }
+    return HD_OK;
+}
+
+/* ---- a step once more ---- */
+
+/* Makes args with outputs in `room`, whose places go to `at`: what they held before, or poison. */
+static void make_outputs(const rerun *r, hd_arena *room, const void *at[HD_MAX_OPERANDS],
+                         void *args)
+{
+    hd_kernel_check *const c = r->c;
+    memcpy(args, c->in_args, r->step->kernel->op->args_bytes);
     room->used = 0;
     for (int32_t i = 0; i < r->x->n; i++) {
         const hd_operand *const o = &r->x->o[i];
-        if (!is_output(o)) {
-            if (c->saved_at[i]) set_pointer(args, o, c->saved_at[i]);
-            continue;
-        }
-        size_t const bytes = bytes_of(o);
-        void *const  to = hd_arena_alloc(room, bytes);
+        size_t const            bytes = bytes_of(o);
+        if (!is_output(o)) continue;
+        void *const to = hd_arena_alloc(room, bytes);
         if (c->saved_at[i])
             memcpy(to, c->saved_at[i], bytes);
         else
             memset(to, POISON, bytes);
-        set_pointer(args, o, to);
+        hd_operand_point(args, o, to);
         at[i] = to;
     }
-    return k->run(args, NULL);
+}
+
+/* Copies what a run overwrites to the accelerator; the rest is there. */
+static hd_status send_operands(const rerun *r, hd_error *err)
+{
+    hd_kernel_check *const c = r->c;
+    memcpy(c->remote_args, r->step->args, r->step->kernel->op->args_bytes);
+    c->remote.used = 0;
+    for (int32_t i = 0; i < r->x->n; i++) {
+        const hd_operand *const o = &r->x->o[i];
+        if (!is_output(o) && !c->saved_at[i]) continue;
+        void *const to = hd_arena_alloc(&c->remote, bytes_of(o));
+        HD_TRY(
+            hd_device_write(c->device, to, hd_operand_pointer(c->got_args, o), bytes_of(o), err));
+        hd_operand_point(c->remote_args, o, to);
+    }
+    return HD_OK;
+}
+
+static hd_status fetch_outputs(const rerun *r, hd_error *err)
+{
+    for (int32_t i = 0; i < r->x->n; i++) {
+        const hd_operand *const o = &r->x->o[i];
+        if (!is_output(o)) continue;
+        HD_TRY(hd_device_read(r->c->device, hd_operand_pointer(r->c->got_args, o),
+                              hd_operand_pointer(r->c->remote_args, o), bytes_of(o), err));
+    }
+    return HD_OK;
+}
+
+/* Runs k into `got`; *ran is the kernel's own status. */
+static hd_status run_again(rerun *r, const hd_kernel *k, hd_status *ran, hd_error *err)
+{
+    hd_kernel_check *const c = r->c;
+    make_outputs(r, &c->got, r->got, c->got_args);
+    if (!c->device) {
+        *ran = k->run(c->got_args, NULL);
+        return HD_OK;
+    }
+    HD_TRY(send_operands(r, err));
+    *ran = k->run(c->remote_args, hd_device_stream(c->device));
+    return *ran == HD_OK ? fetch_outputs(r, err) : HD_OK;
 }
 
 /* ---- judging ---- */
@@ -273,22 +348,43 @@ static int32_t find_reference(const hd_kernel_check *c, const hd_op *op)
     return found;
 }
 
-static void check_kernel(rerun *r, int32_t i)
+/* What a kernel does to an accelerator shows at the next copy. */
+static hd_status fail_kernel(const rerun *r, const hd_kernel *k, const hd_error *why, hd_error *err)
+{
+    char step[64];
+    hd_step_name(r->step, step, sizeof step);
+    HD_FAIL(err, why->code, "%s at step %s: %s", k->name, step, why->message);
+}
+
+static hd_status check_kernel(rerun *r, int32_t i, hd_error *err)
 {
     hd_kernel_check *const  c = r->c;
     const hd_kernel *const  k = &c->kernels[i];
     hd_kernel_result *const res = &c->results[i];
     bool const              is_chosen = strcmp(k->name, r->step->kernel->name) == 0;
-    if (is_chosen) judge(res, r, r->step->args);
-    hd_status const s = run_into(r, k, &c->got, r->got, c->got_args);
-    if (s != HD_OK) {
-        note_fault(res, r, "ended with '%s'", hd_status_name(s));
-        return;
-    }
-    if (is_chosen)
+    hd_status               ran = HD_OK;
+    hd_error                why = {0};
+    if (is_chosen) judge(res, r, c->real_args);
+    if (run_again(r, k, &ran, &why) != HD_OK) return fail_kernel(r, k, &why, err);
+    if (ran != HD_OK)
+        note_fault(res, r, "ended with '%s'", hd_status_name(ran));
+    else if (is_chosen)
         judge_repeat(res, r);
     else
         judge(res, r, c->got_args);
+    return HD_OK;
+}
+
+static hd_status run_reference(rerun *r, hd_error *err)
+{
+    hd_kernel_check *const c = r->c;
+    const hd_op *const     op = r->step->kernel->op;
+    int32_t const          i = find_reference(c, op);
+    if (i < 0) HD_FAIL(err, HD_ERR_UNSUPPORTED, "op %s has no reference", op->name);
+    make_outputs(r, &c->wanted, r->wanted, c->ref_args);
+    hd_status const s = c->kernels[i].run(c->ref_args, NULL);
+    if (s != HD_OK) HD_FAIL(err, s, "%s ended with '%s'", c->kernels[i].name, hd_status_name(s));
+    return HD_OK;
 }
 
 hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
@@ -296,36 +392,36 @@ hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
     hd_kernel_check *const c = check;
     operands const         x = describe(step);
     rerun                  r = {.c = c, .step = step, .x = &x};
-    int32_t const          ref = find_reference(c, step->kernel->op);
-    if (ref < 0) HD_FAIL(err, HD_ERR_UNSUPPORTED, "op %s has no reference", step->kernel->op->name);
-    for (int32_t i = 0; i < x.n; i++) r.real[i] = hd_operand_pointer(step->args, &x.o[i]);
-    keep_arguments(&r);
-    hd_status const s = run_into(&r, &c->kernels[ref], &c->wanted, r.wanted, c->ref_args);
-    if (s != HD_OK) HD_FAIL(err, s, "%s ended with '%s'", c->kernels[ref].name, hd_status_name(s));
+    HD_TRY(keep_inputs(&r, err));
+    HD_TRY(keep_outputs(&r, err));
+    HD_TRY(run_reference(&r, err));
     for (int32_t i = 0; i < c->n; i++) {
         const hd_kernel *const k = &c->kernels[i];
         if (k->op == step->kernel->op && (k->isa & c->isa) && k->supports(step->args))
-            check_kernel(&r, i);
+            HD_TRY(check_kernel(&r, i, err));
     }
     c->next++;
-    save_inputs(c);
-    return HD_OK;
+    return save_inputs(c, err);
 }
 
 /* ---- open and close ---- */
 
 hd_status hd_kernel_check_open(hd_kernel_check *c, const hd_kernel *kernels, int32_t n,
-                               uint32_t isa, hd_error *err)
+                               uint32_t isa, hd_device *d, hd_error *err)
 {
-    size_t largest = 0;
-    *c = (hd_kernel_check){.kernels = kernels, .n = n, .isa = (isa & HD_ISA_HOST) | HD_ISA_REF};
+    uint32_t const tried = d ? isa & HD_ISA_DEVICE : (isa & HD_ISA_HOST) | HD_ISA_REF;
+    size_t         largest = 0;
+    *c = (hd_kernel_check){.kernels = kernels, .n = n, .isa = tried, .device = d};
     for (int32_t i = 0; i < n; i++)
         if (kernels[i].op->args_bytes > largest) largest = kernels[i].op->args_bytes;
     c->results = hd_pool_alloc(&c->pool, (size_t)n * sizeof *c->results);
     c->in_args = hd_pool_alloc(&c->pool, largest);
     c->ref_args = hd_pool_alloc(&c->pool, largest);
     c->got_args = hd_pool_alloc(&c->pool, largest);
-    if (!c->results || !c->in_args || !c->ref_args || !c->got_args)
+    c->real_args = hd_pool_alloc(&c->pool, largest);
+    c->remote_args = hd_pool_alloc(&c->pool, largest);
+    if (!c->results || !c->in_args || !c->ref_args || !c->got_args || !c->real_args ||
+        !c->remote_args)
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d kernels", n);
     for (int32_t i = 0; i < n; i++) c->results[i].kernel = &kernels[i];
     return HD_OK;
@@ -336,6 +432,8 @@ void hd_kernel_check_close(hd_kernel_check *c)
     hd_memory_free(c->saved.base);
     hd_memory_free(c->wanted.base);
     hd_memory_free(c->got.base);
+    hd_memory_free(c->mirrors.base);
+    hd_device_free(c->device, c->remote.base);
     hd_memory_free(c->limits.base);
     hd_pool_free(&c->pool);
 }

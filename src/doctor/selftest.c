@@ -167,8 +167,8 @@ static void add_kernels(selftest *t, const hd_kernel_check *c)
 static hd_status check_kernels(selftest *t, hd_error *err)
 {
     hd_kernel_check c;
-    if (t->e->device) return HD_OK; /* of the host only; see the header */
-    hd_status s = hd_kernel_check_open(&c, hd_kernels, hd_n_kernels, t->e->options.isa, err);
+    hd_status       s =
+        hd_kernel_check_open(&c, hd_kernels, hd_n_kernels, t->e->options.isa, t->e->device, err);
     pthread_mutex_lock(&t->e->lock);
     if (s == HD_OK) s = check_passes(t, &c, err);
     pthread_mutex_unlock(&t->e->lock);
@@ -328,9 +328,6 @@ static void print_end(const selftest *t)
                          t->n_unreached, t->n_passed, t->n_failed);
         return;
     }
-    if (t->e->device)
-        hd_buffer_text(t->out, "\nkernels of a GPU are held against the references by hadal "
-                               "compare MODEL --isa cuda --isa-b ref\n");
     if (t->n_unreached)
         hd_buffer_printf(t->out, "\n%d lengths around an edge are beyond %d tokens: not tried\n",
                          t->n_unreached, t->n);

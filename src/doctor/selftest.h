@@ -19,7 +19,7 @@ typedef struct hd_selftest_options {
 /* Runs all checks and writes a table.
  *
  *   kernels       each that could take a step of this model, on the inputs of real passes:
- *                 against the reference, and the same bits again (kernels of the host)
+ *                 against the reference, and the same bits again
  *   repeated      the same tokens twice give the same bits of logits
  *   prefill       at each edge of window, group, page, chunk and choice of rows: read at once and
  *                 token by token, the logits have the same bits

@@ -133,7 +133,7 @@ void *hd_accelerator_alloc(hd_device *d, size_t bytes)
 {
     int i = 0;
     while (i < MADE_UP_BLOCKS && d->blocks[i].at) i++;
-    if (i == MADE_UP_BLOCKS || made_up_try(NULL) != HD_OK) return NULL;
+    if (i == MADE_UP_BLOCKS) return NULL;
     void *const at = mmap(NULL, bytes + 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     d->blocks[i] = (made_up_block){at, bytes + 1};

@@ -136,8 +136,8 @@ static void run(pass *p, const hd_kernel *const chosen[3], const hd_kernel *tabl
     fill(p);
     for (int i = 0; i < 3; i++) p->steps[i] = (hd_step){chosen[i], args[i], "step", i};
     p->plan = (hd_plan){.steps = p->steps, .n = 3};
-    assert_int_equal(hd_kernel_check_open(&p->check, table, n, HD_ISA_REF | HD_ISA_AVX2, NULL),
-                     HD_OK);
+    assert_int_equal(
+        hd_kernel_check_open(&p->check, table, n, HD_ISA_REF | HD_ISA_AVX2, NULL, NULL), HD_OK);
     assert_int_equal(hd_kernel_check_begin(&p->check, &p->plan, NULL), HD_OK);
     assert_int_equal(hd_plan_run(&p->plan, NULL, hd_kernel_check_step, &p->check, NULL), HD_OK);
 }
