@@ -32,6 +32,12 @@ static size_t bytes_of(const hd_operand *o)
 
 static bool is_output(const hd_operand *o) { return o->role != HD_IN; }
 
+/* Whether an operand is judged by what the op allows, and not as the bytes that it is. */
+static bool has_limits(const hd_step *step, const hd_operand *o)
+{
+    return step->kernel->op->allow && o->dtype == HD_F32;
+}
+
 /* Whether an input lies where the step writes, so that it is gone afterwards. */
 static bool is_overwritten(const hd_step *step, const operands *x, int32_t i)
 {
@@ -74,7 +80,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static void measure_step(const hd_kernel_check *c, const hd_step *step, step_room *most)
 {
     operands const x = describe(step);
-    hd_arena       in = {0}, out = {0}; /* which only measure */
+    hd_arena       in = {0}, out = {0}, limits = {0}; /* which only measure */
     bool           is_left[HD_MAX_OPERANDS] = {false};
     for (int32_t i = 0; i < x.n; i++) {
         bool const is_saved = is_overwritten(step, &x, i);
@@ -82,8 +88,11 @@ static void measure_step(const hd_kernel_check *c, const hd_step *step, step_roo
         if (is_saved) hd_arena_alloc(&in, bytes_of(&x.o[i]));
         if (!is_output(&x.o[i])) continue;
         hd_arena_alloc(&out, bytes_of(&x.o[i]));
-        most->limits = larger(most->limits, (size_t)hd_operand_cols(&x.o[i]) * sizeof(double));
+        if (!has_limits(step, &x.o[i])) continue;
+        hd_arena_alloc(&limits, (size_t)hd_operand_count(&x.o[i]) * sizeof(double));
+        hd_arena_alloc(&limits, (size_t)hd_operand_rows(&x.o[i]) * sizeof(bool));
     }
+    most->limits = larger(most->limits, limits.peak);
     most->saved = larger(most->saved, in.peak);
     most->outputs = larger(most->outputs, out.peak);
     if (!c->device) return;
@@ -111,7 +120,6 @@ hd_status hd_kernel_check_begin(hd_kernel_check *c, const hd_plan *plan, hd_erro
     HD_TRY(make_room(NULL, &c->limits, most.limits, err));
     if (c->device) HD_TRY(make_room(NULL, &c->mirrors, most.mirrors, err));
     if (c->device) HD_TRY(make_room(c->device, &c->remote, most.remote, err));
-    c->allowed = (double *)(void *)c->limits.base;
     c->plan = plan;
     c->next = 0;
     return save_inputs(c, err);
@@ -124,9 +132,11 @@ typedef struct rerun {
     hd_kernel_check *c;
     const hd_step   *step;
     const operands  *x;
-    const void      *real[HD_MAX_OPERANDS];   /* outputs of the pass */
-    const void      *wanted[HD_MAX_OPERANDS]; /* of the reference */
-    const void      *got[HD_MAX_OPERANDS];    /* of another kernel */
+    const void      *real[HD_MAX_OPERANDS];     /* outputs of the pass */
+    const void      *wanted[HD_MAX_OPERANDS];   /* of the reference */
+    const void      *got[HD_MAX_OPERANDS];      /* of another kernel */
+    double          *limits[HD_MAX_OPERANDS];   /* of outputs, the same for all kernels: rows ... */
+    bool            *is_known[HD_MAX_OPERANDS]; /* [rows] ... that were asked for */
 } rerun;
 
 /* The step's arguments with the inputs that it overwrote, where the host can read them. */
@@ -253,34 +263,50 @@ static void note_error(hd_kernel_result *res, const rerun *r, const char *operan
     snprintf(res->at, sizeof res->at, "%s.%.24s", step, operand);
 }
 
-/* A row of floats against what the op's formula allows; NaN only where the reference has it. */
-static void judge_row(hd_kernel_result *res, const rerun *r, const hd_operand *o, int64_t row,
-                      const float *got, const float *want)
+/* Room for limits, which are computed when they are first needed. */
+static void make_limits(rerun *r)
 {
-    const double *const allowed = r->c->allowed;
-    for (int64_t i = 0; i < hd_operand_cols(o); i++) {
-        double const err = fabs((double)got[i] - (double)want[i]);
-        if (memcmp(&got[i], &want[i], sizeof *got) == 0 || (isnan(got[i]) && isnan(want[i])))
-            continue;
-        if (!(err <= allowed[i] + HD_ABSOLUTE_SLACK))
-            note_fault(res, r,
-                       "%s: row %" PRId64 ", element %" PRId64 " is %.9g, the reference %.9g, "
-                       "allowed are %.3g",
-                       o->name, row, i, (double)got[i], (double)want[i], allowed[i]);
-        note_error(res, r, o->name, allowed[i] > 0 ? err / allowed[i] : err > 0 ? INFINITY : 0);
+    hd_arena *const a = &r->c->limits;
+    a->used = 0;
+    for (int32_t i = 0; i < r->x->n; i++) {
+        const hd_operand *const o = &r->x->o[i];
+        size_t const            rows = (size_t)hd_operand_rows(o);
+        if (!is_output(o) || !has_limits(r->step, o)) continue;
+        r->limits[i] = hd_arena_alloc(a, (size_t)hd_operand_count(o) * sizeof(double));
+        r->is_known[i] = hd_arena_alloc(a, rows * sizeof(bool));
+        memset(r->is_known[i], 0, rows * sizeof(bool));
     }
 }
 
-static void judge_floats(hd_kernel_result *res, const rerun *r, int32_t i, const hd_op_runs *runs)
+static const double *limits_of(const rerun *r, int32_t i, int64_t row, const hd_op_runs *runs)
+{
+    const hd_operand *const o = &r->x->o[i];
+    double *const           limits = r->limits[i] + row * hd_operand_cols(o);
+    if (!r->is_known[i][row]) r->step->kernel->op->allow(runs, o, row, limits);
+    r->is_known[i][row] = true;
+    return limits;
+}
+
+/* A row of floats against what the op's formula allows; NaN only where the reference has it. */
+static void judge_row(hd_kernel_result *res, const rerun *r, int32_t i, int64_t row,
+                      const hd_op_runs *runs)
 {
     const hd_operand *const o = &r->x->o[i];
     int64_t const           cols = hd_operand_cols(o);
-    const float *const got = hd_operand_pointer(runs->got, o), *const want = r->wanted[i];
-    for (int64_t row = 0; row < hd_operand_rows(o); row++) {
-        size_t const bytes = (size_t)cols * sizeof *got;
-        if (memcmp(got + row * cols, want + row * cols, bytes) == 0) continue; /* needs no limit */
-        r->step->kernel->op->allow(runs, o, row, r->c->allowed);
-        judge_row(res, r, o, row, got + row * cols, want + row * cols);
+    const float *const      got = (const float *)hd_operand_pointer(runs->got, o) + row * cols;
+    const float *const      want = (const float *)r->wanted[i] + row * cols;
+    if (memcmp(got, want, (size_t)cols * sizeof *got) == 0) return; /* needs no limit */
+    const double *const allowed = limits_of(r, i, row, runs);
+    for (int64_t c = 0; c < cols; c++) {
+        double const err = fabs((double)got[c] - (double)want[c]);
+        if (memcmp(&got[c], &want[c], sizeof *got) == 0 || (isnan(got[c]) && isnan(want[c])))
+            continue;
+        if (!(err <= allowed[c] + HD_ABSOLUTE_SLACK))
+            note_fault(res, r,
+                       "%s: row %" PRId64 ", element %" PRId64 " is %.9g, the reference %.9g, "
+                       "allowed are %.3g",
+                       o->name, row, c, (double)got[c], (double)want[c], allowed[c]);
+        note_error(res, r, o->name, allowed[c] > 0 ? err / allowed[c] : err > 0 ? INFINITY : 0);
     }
 }
 
@@ -322,10 +348,10 @@ static void judge(hd_kernel_result *res, const rerun *r, const void *got)
     for (int32_t i = 0; i < r->x->n; i++) {
         const hd_operand *const o = &r->x->o[i];
         if (!is_output(o) || bytes_of(o) == 0) continue;
-        if (op->allow && o->dtype == HD_F32)
-            judge_floats(res, r, i, &runs);
-        else
+        if (!has_limits(r->step, o))
             judge_exact(res, r, i, hd_operand_pointer(got, o));
+        else
+            for (int64_t row = 0; row < hd_operand_rows(o); row++) judge_row(res, r, i, row, &runs);
     }
 }
 
@@ -395,6 +421,7 @@ hd_status hd_kernel_check_step(void *check, const hd_step *step, hd_error *err)
     HD_TRY(keep_inputs(&r, err));
     HD_TRY(keep_outputs(&r, err));
     HD_TRY(run_reference(&r, err));
+    make_limits(&r);
     for (int32_t i = 0; i < c->n; i++) {
         const hd_kernel *const k = &c->kernels[i];
         if (k->op == step->kernel->op && (k->isa & c->isa) && k->supports(step->args))

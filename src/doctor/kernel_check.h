@@ -31,8 +31,7 @@ typedef struct hd_kernel_check {
     hd_arena saved, wanted, got; /* bases owned: inputs before a step, outputs of two runs */
     hd_arena mirrors; /* base owned: on an accelerator the other inputs, and what the step left */
     hd_arena remote;  /* base owned: of the accelerator, what a kernel's run writes there */
-    hd_arena limits;  /* base owned: */
-    double  *allowed; /* of one row */
+    hd_arena limits;  /* base owned: what the op allows of the outputs */
     void    *saved_at[HD_MAX_OPERANDS]; /* of the next step; NULL: not saved */
     /* [largest of all ops] of the pool, as hd_op_runs; real: of the step itself.  The host reads
      * what all but remote_args point to. */

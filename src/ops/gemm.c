@@ -36,8 +36,7 @@ static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
     int64_t const             cols = hd_operand_cols(o);
     for (int64_t i = 0; i < cols; i++) {
         const float *const x = a->x + row * a->g * a->k + i / a->n * a->k;
-        allowed[i] =
-            hd_sum_error(a->k) * hd_matrix_dot_magnitude(&m, i, x) + hd_matrix_dot_tiny(&m, i, x);
+        allowed[i] = hd_matrix_dot_error(&m, i, x, hd_sum_error(a->k));
     }
 }
 

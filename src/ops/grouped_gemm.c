@@ -48,8 +48,7 @@ static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
     const float *const                x = a->x + (a->xs == 1 ? row / a->s : row) * a->k;
     (void)o;
     for (int32_t i = 0; i < a->n; i++)
-        allowed[i] =
-            hd_sum_error(a->k) * hd_matrix_dot_magnitude(&m, i, x) + hd_matrix_dot_tiny(&m, i, x);
+        allowed[i] = hd_matrix_dot_error(&m, i, x, hd_sum_error(a->k));
 }
 
 #define OP(suffix, format) HD_MATRIX_OP(grouped_gemm, suffix, format)

@@ -61,17 +61,13 @@ double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j)
     }
 }
 
-double hd_matrix_dot_magnitude(const hd_matrix_view *m, int64_t i, const float *x)
+double hd_matrix_dot_error(const hd_matrix_view *m, int64_t i, const float *x, double share)
 {
-    double sum = 0;
-    for (int32_t j = 0; j < m->k; j++) sum += fabs(hd_matrix_at(m, i, j) * x[j]);
-    return sum;
-}
-
-double hd_matrix_dot_tiny(const hd_matrix_view *m, int64_t i, const float *x)
-{
-    double sum = 0;
-    for (int32_t j = 0; j < m->k; j++)
-        sum += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(hd_matrix_at(m, i, j))) + fabsf(x[j]);
-    return ldexp(sum, -124);
+    double magnitude = 0, tiny = 0;
+    for (int32_t j = 0; j < m->k; j++) {
+        double const w = hd_matrix_at(m, i, j);
+        magnitude += fabs(w * x[j]);
+        tiny += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(w)) + fabsf(x[j]);
+    }
+    return share * magnitude + ldexp(tiny, -124);
 }

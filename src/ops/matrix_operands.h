@@ -50,10 +50,9 @@ typedef struct hd_matrix_view {
 
 /* W[i,j] by the formula in ops/gemm.h. */
 double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j);
-/* Sum over j of |W[i,j] * x[j]|. */
-double hd_matrix_dot_magnitude(const hd_matrix_view *m, int64_t i, const float *x);
-/* What the sum may be off because an element of either may be, by 2^-124. */
-double hd_matrix_dot_tiny(const hd_matrix_view *m, int64_t i, const float *x);
+/* How far the sum over j of W[i,j] * x[j] may be off: `share` of the sum of magnitudes, and what it
+ * is off because an element of either may be, by 2^-124. */
+double hd_matrix_dot_error(const hd_matrix_view *m, int64_t i, const float *x, double share);
 
 HD_END_C
 #endif
