@@ -43,8 +43,9 @@ static void allow(const hd_op_runs *r, hd_format f, const hd_operand *o, int64_t
 {
     const hd_grouped_gemm_args *const a = r->in;
     int32_t const                     e = a->ids[row];
-    hd_matrix_view const              m = {f, a->k, a->w[e], a->sf ? a->sf[e] : NULL,
-                              a->w_scale ? (double)a->w_scale[e] : 1.0};
+    bool const                        has_scale = hd_format_in_rows(f) == HD_FMT_NVFP4;
+    hd_matrix_view const              m = {f, a->k, a->w[e], f >= HD_FMT_FP8 ? a->sf[e] : NULL,
+                              has_scale ? (double)a->w_scale[e] : 1.0};
     const float *const                x = a->x + (a->xs == 1 ? row / a->s : row) * a->k;
     (void)o;
     for (int32_t i = 0; i < a->n; i++)

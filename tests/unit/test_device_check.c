@@ -211,6 +211,7 @@ static void open_pass(pass *p)
     p->experts = (hd_grouped_gemm_args){.x = c->x,
                                         .ids = c->ids,
                                         .w = (const void *const *)c->list,
+                                        .w_scale = c->w, /* which only NVFP4 has as an operand */
                                         .y = c->y,
                                         .t = ROWS,
                                         .s = K,

@@ -42,7 +42,8 @@ void hd_decode_mxfp4(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n,
 void hd_decode_nvfp4(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
 {
     hd_nvfp4_decode((const uint8_t *)m->w + row * (m->k / 2),
-                    (const uint8_t *)m->sf + row * (m->k / HD_NVFP4_BLOCK), m->scale, k0, n, out);
+                    (const uint8_t *)m->sf + row * (m->k / HD_NVFP4_BLOCK), (double)*m->scale, k0,
+                    n, out);
 }
 
 void hd_decode_mxfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
@@ -56,7 +57,7 @@ void hd_decode_nvfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int3
 {
     for (int32_t i = 0; i < n; i++)
         out[i] = (double)hd_e2m1_to_f32(hd_tiles_code(HD_FMT_NVFP4, m->w, m->k, row, k0 + i)) *
-                 hd_e4m3_to_f32(hd_tiles_scale(HD_FMT_NVFP4, m->sf, m->k, row, k0 + i)) * m->scale;
+                 hd_e4m3_to_f32(hd_tiles_scale(HD_FMT_NVFP4, m->sf, m->k, row, k0 + i)) * *m->scale;
 }
 
 /* Eight partial sums, so that the compiler may use vector registers without reordering. */
@@ -101,7 +102,7 @@ static void multiply(const hd_ref_matrix *m, hd_decode_fn *decode, int64_t first
 
 hd_status hd_gemm_by_rows(const hd_gemm_args *a, hd_decode_fn *decode)
 {
-    hd_ref_matrix const m = {a->w, a->sf, a->k, a->w_scale};
+    hd_ref_matrix const m = {a->w, a->sf, a->k, &a->w_scale};
     int64_t const       x_width = (int64_t)a->g * a->k, y_width = (int64_t)a->g * a->n;
     for (int32_t q = 0; q < a->g; q++)
         for (int32_t t0 = 0; t0 < a->t; t0 += TILE_T) {
@@ -132,7 +133,7 @@ hd_status hd_grouped_gemm_by_rows(const hd_grouped_gemm_args *a, hd_decode_fn *d
 {
     for (int32_t e = 0; e < a->e; e++) {
         hd_ref_matrix const m = {a->w[e], a->sf ? a->sf[e] : NULL, a->k,
-                                 a->w_scale ? (double)a->w_scale[e] : 1.0};
+                                 a->w_scale ? &a->w_scale[e] : NULL};
         batch               b;
         int64_t             next = 0;
         for (gather(a, e, &next, &b); b.n > 0; gather(a, e, &next, &b))

@@ -10,9 +10,9 @@
 HD_BEGIN_C
 
 typedef struct hd_ref_matrix {
-    const void *w, *sf; /* layouts in ops/gemm.h */
-    int32_t     k;
-    double      scale; /* NVFP4's tensor scale */
+    const void  *w, *sf; /* layouts in ops/gemm.h */
+    int32_t      k;
+    const float *scale; /* NVFP4's tensor scale, read for it alone */
 } hd_ref_matrix;
 
 /* Decodes elements [k0, k0 + n) of one row; k0 is a multiple of every block size. */
