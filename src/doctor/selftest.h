@@ -27,6 +27,9 @@ typedef struct hd_selftest_options {
  *   neighbour     and beside another sequence, and in a fork
  *   context       one token more than the context is refused
  *
+ * On an accelerator whose kernels for many rows are others than those for few, passes are held
+ * against passes of the same sizes only: no prefill, no pieces.
+ *
  * e         opened with a context of 4 tokens or more, which are read, and two sessions, none open
  * n_failed  checks that failed; a check that is out of reach is said and counts as neither
  * returns   HD_ERR_INVALID for another engine, HD_ERR_MEMORY, what a pass returns              */
