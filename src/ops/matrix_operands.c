@@ -61,13 +61,36 @@ double hd_matrix_at(const hd_matrix_view *m, int64_t i, int32_t j)
     }
 }
 
+#define OCTET 8
+
+/* The values from j on, an octet or what is left of the row: in tiles that is a word. */
+static int32_t take_values(const hd_matrix_view *m, int64_t i, int32_t j, double w[OCTET])
+{
+    hd_format const rows = hd_format_in_rows(m->format);
+    int32_t const   n = m->k - j < OCTET ? m->k - j : OCTET;
+    uint8_t         codes[OCTET];
+    if (rows == m->format) {
+        for (int32_t c = 0; c < n; c++) w[c] = hd_matrix_at(m, i, j + c);
+        return n;
+    }
+    uint8_t const sf = hd_tiles_scale(rows, m->sf, m->k, i, j);
+    double const  scale =
+        rows == HD_FMT_MXFP4 ? ldexp(1, sf - 127) : (double)hd_e4m3_table[sf] * m->scale;
+    hd_tiles_octet(rows, m->w, m->k, i, j, codes);
+    for (int32_t c = 0; c < n; c++) w[c] = hd_e2m1_table[codes[c]] * scale;
+    return n;
+}
+
 double hd_matrix_dot_error(const hd_matrix_view *m, int64_t i, const float *x, double share)
 {
     double magnitude = 0, tiny = 0;
-    for (int32_t j = 0; j < m->k; j++) {
-        double const w = hd_matrix_at(m, i, j);
-        magnitude += fabs(w * x[j]);
-        tiny += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(w)) + fabsf(x[j]);
+    for (int32_t j = 0, n; j < m->k; j += n) {
+        double w[OCTET];
+        n = take_values(m, i, j, w);
+        for (int32_t c = 0; c < n; c++) {
+            magnitude += fabs(w[c] * x[j + c]);
+            tiny += (m->format == HD_FMT_FP8 ? HD_E4M3_MAX : fabs(w[c])) + fabsf(x[j + c]);
+        }
     }
     return share * magnitude + ldexp(tiny, -124);
 }

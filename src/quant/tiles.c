@@ -108,3 +108,10 @@ uint8_t hd_tiles_scale(hd_format rows, const uint8_t *sf, int32_t k, int64_t row
 {
     return sf[scale_at(rows, k, row, column)];
 }
+
+void hd_tiles_octet(hd_format rows, const uint8_t *w, int32_t k, int64_t row, int32_t column,
+                    uint8_t codes[OCTET])
+{
+    uint32_t const word = get_word(w + word_at(rows, k, row, column));
+    for (int32_t e = 0; e < OCTET; e++) codes[e] = take_code(word, e / 2, e % 2);
+}

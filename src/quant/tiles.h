@@ -32,5 +32,9 @@ void hd_tiles_move_scales(hd_format rows, int32_t n, int32_t k, const uint8_t *s
 uint8_t hd_tiles_code(hd_format rows, const uint8_t *w, int32_t k, int64_t row, int32_t column);
 uint8_t hd_tiles_scale(hd_format rows, const uint8_t *sf, int32_t k, int64_t row, int32_t column);
 
+/* The codes of an octet, from `column` on. */
+void hd_tiles_octet(hd_format rows, const uint8_t *w, int32_t k, int64_t row, int32_t column,
+                    uint8_t codes[8]);
+
 HD_END_C
 #endif

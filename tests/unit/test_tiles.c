@@ -37,6 +37,9 @@ static void check_elements(hd_format f)
     hd_tiles_move_scales(f, N, K, sf, moved_sf);
     for (int32_t row = 0; row < N; row++)
         for (int32_t c = 0; c < K; c++) {
+            uint8_t octet[8];
+            hd_tiles_octet(f, moved, K, row, c - c % 8, octet);
+            assert_int_equal(octet[c % 8], code_in_rows(w, row, c));
             assert_int_equal(hd_tiles_code(f, moved, K, row, c), code_in_rows(w, row, c));
             assert_int_equal(hd_tiles_scale(f, moved_sf, K, row, c),
                              sf[row * (K / block) + c / block]);

@@ -46,18 +46,28 @@ void hd_decode_nvfp4(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n,
                     n, out);
 }
 
+/* n is whole octets, each of which has one scale. */
+static void decode_tiles(const hd_ref_matrix *m, hd_format rows, int64_t row, int32_t k0, int32_t n,
+                         double *out)
+{
+    for (int32_t i = 0; i < n; i += 8) {
+        uint8_t       codes[8];
+        uint8_t const sf = hd_tiles_scale(rows, m->sf, m->k, row, k0 + i);
+        double const  scale = rows == HD_FMT_MXFP4 ? (double)hd_e8m0_to_f32(sf)
+                                                   : (double)hd_e4m3_to_f32(sf) * *m->scale;
+        hd_tiles_octet(rows, m->w, m->k, row, k0 + i, codes);
+        for (int32_t c = 0; c < 8; c++) out[i + c] = (double)hd_e2m1_to_f32(codes[c]) * scale;
+    }
+}
+
 void hd_decode_mxfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
 {
-    for (int32_t i = 0; i < n; i++)
-        out[i] = (double)hd_e2m1_to_f32(hd_tiles_code(HD_FMT_MXFP4, m->w, m->k, row, k0 + i)) *
-                 hd_e8m0_to_f32(hd_tiles_scale(HD_FMT_MXFP4, m->sf, m->k, row, k0 + i));
+    decode_tiles(m, HD_FMT_MXFP4, row, k0, n, out);
 }
 
 void hd_decode_nvfp4_tiles(const hd_ref_matrix *m, int64_t row, int32_t k0, int32_t n, double *out)
 {
-    for (int32_t i = 0; i < n; i++)
-        out[i] = (double)hd_e2m1_to_f32(hd_tiles_code(HD_FMT_NVFP4, m->w, m->k, row, k0 + i)) *
-                 hd_e4m3_to_f32(hd_tiles_scale(HD_FMT_NVFP4, m->sf, m->k, row, k0 + i)) * *m->scale;
+    decode_tiles(m, HD_FMT_NVFP4, row, k0, n, out);
 }
 
 /* Eight partial sums, so that the compiler may use vector registers without reordering. */
