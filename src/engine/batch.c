@@ -63,7 +63,8 @@ static hd_status alloc_lists(hd_batch *b, hd_error *err)
     b->sessions = hd_memory_alloc(n * sizeof *b->sessions);
     b->running = hd_memory_alloc(n * sizeof *b->running);
     b->rows = hd_memory_alloc((size_t)b->engine->max_rows * sizeof *b->rows);
-    if (!b->sessions || !b->running || !b->rows)
+    b->asks = hd_memory_alloc((size_t)b->engine->max_rows * sizeof *b->asks);
+    if (!b->sessions || !b->running || !b->rows || !b->asks)
         HD_FAIL(err, HD_ERR_MEMORY, "no memory for %zu requests at once", n);
     return HD_OK;
 }
@@ -119,6 +120,7 @@ void hd_batch_close(hd_batch *b)
     hd_memory_free(b->sessions);
     hd_memory_free(b->running);
     hd_memory_free(b->rows);
+    hd_memory_free(b->asks);
     if (b->has_changed) pthread_cond_destroy(&b->changed);
     if (b->has_lock) pthread_mutex_destroy(&b->lock);
     hd_memory_free(b);

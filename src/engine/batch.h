@@ -41,6 +41,7 @@ typedef struct hd_job {
     int64_t       promise;              /* bytes of KV rows */
     hd_session   *session;              /* borrowed while it runs; NULL: it waits */
     int32_t       first_row, n_rows;    /* in the pass under way */
+    bool          is_asked;             /* its last row is drawn from where the logits are */
     hd_error      failure;              /* what ends it; HD_OK when nothing went wrong */
     int32_t       keep_at[HD_MAX_KEEP]; /* [n_keep] tokens behind which its state is kept, rising */
     bool          has_waited;           /* for another's state */
@@ -56,7 +57,8 @@ struct hd_batch {
     int32_t          n_idle;
     hd_job         **running; /* [n_sessions] owned */
     hd_pass_row     *rows;    /* [max_rows] owned: of a pass */
-    int32_t          n_rows;
+    hd_row_ask      *asks;    /* [max_rows] owned: of its rows that are wanted */
+    int32_t          n_rows, n_asks;
     int32_t          turn;     /* whose prompt is read first in the next pass */
     hd_prefix       *prefix;   /* owned; NULL: nothing is kept */
     int64_t          promised; /* bytes of KV rows, to those that run */
@@ -80,6 +82,9 @@ void      hd_job_free(hd_job *j); /* NULL is fine */
 
 /* Draws a token behind those of its session, which may end it. */
 hd_status hd_job_draw(hd_job *j, const float *logits, hd_error *err);
+/* As hd_reply_ask, and takes what was drawn so. */
+bool      hd_job_ask(const hd_job *j, hd_sample_ask *out);
+hd_status hd_job_take(hd_job *j, hd_token_prob token, hd_error *err);
 /* Whether nothing is to be drawn any more. */
 bool hd_job_is_done(const hd_job *j);
 /* Reports tokens `first` .. `first + n - 1` of the prompt; logits [n, n_vocab] stand behind each.

@@ -177,25 +177,44 @@ void hd_job_free(hd_job *j)
 
 /* ---- drawing ---- */
 
+static bool is_free(const hd_job *j) { return !j->matcher || hd_matcher_is_free(j->matcher); }
+
 /* The tokens that the grammar allows; NULL for all. */
 static hd_status make_mask(hd_job *j, const uint32_t **allowed, hd_error *err)
 {
     const hd_reply *const a = &j->reply;
     *allowed = NULL;
-    if (!j->matcher || hd_matcher_is_free(j->matcher)) return HD_OK;
+    if (is_free(j)) return HD_OK;
     HD_TRY(hd_matcher_mask(j->matcher, j->allowed, vocab_of(a->engine), a->ends, a->n_ends, err));
     *allowed = j->allowed;
     return HD_OK;
 }
 
+bool hd_job_ask(const hd_job *j, hd_sample_ask *out)
+{
+    return hd_reply_ask(&j->reply, is_free(j), out);
+}
+
+/* The grammar hears of the token. */
+static hd_status accept_drawn(hd_job *j, hd_error *err)
+{
+    hd_reply *const a = &j->reply;
+    if (!j->matcher || hd_reply_ends(a, a->drawn.token.id)) return HD_OK;
+    return hd_matcher_accept(j->matcher, a->drawn.token.id, err);
+}
+
 hd_status hd_job_draw(hd_job *j, const float *logits, hd_error *err)
 {
     const uint32_t *allowed;
-    hd_reply *const a = &j->reply;
     HD_TRY(make_mask(j, &allowed, err));
-    HD_TRY(hd_reply_draw(a, j->session, logits, allowed, err));
-    if (!j->matcher || hd_reply_ends(a, a->drawn.token.id)) return HD_OK;
-    return hd_matcher_accept(j->matcher, a->drawn.token.id, err);
+    HD_TRY(hd_reply_draw(&j->reply, j->session, logits, allowed, err));
+    return accept_drawn(j, err);
+}
+
+hd_status hd_job_take(hd_job *j, hd_token_prob token, hd_error *err)
+{
+    HD_TRY(hd_reply_take(&j->reply, j->session, token, err));
+    return accept_drawn(j, err);
 }
 
 bool hd_job_is_done(const hd_job *j)

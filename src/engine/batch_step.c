@@ -192,6 +192,26 @@ static const int32_t *tokens_of(const hd_job *j)
                                       : j->asked.prompt + j->session->length;
 }
 
+static bool is_scored(const hd_job *j) { return j->asked.is_scored && j->state == HD_JOB_READING; }
+
+/* Whether a token is drawn behind the job's rows. */
+static bool is_drawn(const hd_job *j)
+{
+    bool const is_last = j->session->length + j->n_rows >= j->asked.n_prompt;
+    return j->state == HD_JOB_DRAWING || (j->is_drawn && is_last);
+}
+
+/* The job's last row: where nothing is drawn behind it, what is asked for tells of a bad number. */
+static void ask_last(hd_batch *b, hd_job *j)
+{
+    hd_row_ask *const ask = &b->asks[b->n_asks - 1];
+    hd_sample_ask     draw;
+    j->is_asked = b->engine->draws && !is_scored(j) && (!is_drawn(j) || hd_job_ask(j, &draw));
+    if (!j->is_asked) return;
+    ask->is_wanted = false;
+    if (is_drawn(j)) ask->draw = draw;
+}
+
 /* The last row's logits are looked at even where nothing is drawn: a number that is none is found
  * in the pass that made it. */
 static void list_job(hd_batch *b, hd_job *j)
@@ -199,23 +219,25 @@ static void list_job(hd_batch *b, hd_job *j)
     j->first_row = b->n_rows;
     const int32_t *const token = tokens_of(j);
     for (int32_t i = 0; i < j->n_rows; i++) {
-        bool const is_wanted =
-            i == j->n_rows - 1 || (j->asked.is_scored && j->state == HD_JOB_READING);
+        bool const is_wanted = i == j->n_rows - 1 || is_scored(j);
         b->rows[b->n_rows++] =
             (hd_pass_row){token[i], j->session->length + i, j->session->seq, is_wanted};
+        if (is_wanted) b->asks[b->n_asks++] = (hd_row_ask){.is_wanted = true};
     }
+    if (j->n_rows > 0) ask_last(b, j);
 }
 
 static void list_rows(hd_batch *b)
 {
-    b->n_rows = 0;
+    b->n_rows = b->n_asks = 0;
     share_rows(b);
     for (int32_t i = 0; i < b->stats.n_running; i++) list_job(b, b->running[i]);
 }
 
 static hd_status run_rows(hd_batch *b, hd_error *err)
 {
-    hd_rows_run const run = {.rows = b->rows, .n = b->n_rows};
+    const hd_row_ask *const asks = b->engine->draws ? b->asks : NULL;
+    hd_rows_run const       run = {.rows = b->rows, .asks = asks, .n = b->n_rows};
     pthread_mutex_lock(&b->engine->lock);
     hd_status const s = hd_engine_run_rows(b->engine, &run, err);
     pthread_mutex_unlock(&b->engine->lock);
@@ -226,39 +248,55 @@ static hd_status run_rows(hd_batch *b, hd_error *err)
 
 /* Logits of the job's rows, in the order of the rows that were wanted. */
 typedef struct results {
-    const float *logits; /* of its first wanted row */
-    const float *last;   /* of its last row         */
-    int32_t      n_wanted;
+    const float *logits;       /* of its first wanted row */
+    const float *last;         /* of its last row         */
+    int32_t      at, n_wanted; /* those rows, in the pass's list */
 } results;
 
 static results results_at(const hd_batch *b, const hd_job *j, int32_t at)
 {
-    int64_t const vocab = b->engine->model.config->n_vocab;
-    int32_t const n = j->asked.is_scored && j->state == HD_JOB_READING ? j->n_rows : j->n_rows > 0;
+    int64_t const      vocab = b->engine->model.config->n_vocab;
+    int32_t const      n = is_scored(j) ? j->n_rows : j->n_rows > 0;
     const float *const logits = b->engine->logits + at * vocab;
-    return (results){logits, logits + (n - 1) * vocab, n};
+    return (results){logits, logits + (n - 1) * vocab, at, n};
+}
+
+/* What was drawn from the job's last row, or why nothing can be. */
+static hd_status look_at(const hd_job *j, const results *r, hd_token_prob *drawn, hd_error *err)
+{
+    const hd_engine *const e = j->session->engine;
+    if (j->is_asked) return hd_engine_drawn(e, r->at + r->n_wanted - 1, drawn, err);
+    return hd_sampler_check_logits(r->last, e->model.config->n_vocab, err);
+}
+
+static hd_status draw(hd_job *j, const results *r, hd_token_prob drawn, hd_error *err)
+{
+    return j->is_asked ? hd_job_take(j, drawn, err) : hd_job_draw(j, r->last, err);
 }
 
 static hd_status take_prompt(hd_batch *b, hd_job *j, const results *r, hd_error *err)
 {
     hd_session *const s = j->session;
     int32_t const     first = s->length;
-    HD_TRY(hd_sampler_check_logits(r->last, s->engine->model.config->n_vocab, err));
+    hd_token_prob     drawn = {0};
+    HD_TRY(look_at(j, r, &drawn, err));
     hd_session_advance(s, tokens_of(j), j->n_rows);
     HD_TRY(hd_job_keep(b, j, err));
     if (j->asked.is_scored) HD_TRY(hd_job_score(j, first, j->n_rows, r->logits, err));
     if (s->length < j->asked.n_prompt) return HD_OK;
     j->state = HD_JOB_DRAWING;
     j->drawing_at = hd_reply_now();
-    return j->is_drawn && !j->reply.is_cancelled ? hd_job_draw(j, r->last, err) : HD_OK;
+    return j->is_drawn && !j->reply.is_cancelled ? draw(j, r, drawn, err) : HD_OK;
 }
 
 static hd_status take_result(hd_batch *b, hd_job *j, const results *r, hd_error *err)
 {
+    hd_token_prob drawn = {0};
     if (j->n_rows == 0) return HD_OK;
     if (j->state == HD_JOB_READING) return take_prompt(b, j, r, err);
+    if (j->is_asked) HD_TRY(look_at(j, r, &drawn, err));
     hd_session_advance(j->session, tokens_of(j), 1);
-    return hd_job_draw(j, r->last, err);
+    return draw(j, r, drawn, err);
 }
 
 static bool is_finished(const hd_job *j)

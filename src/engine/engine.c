@@ -137,7 +137,11 @@ static hd_status bind_io(hd_engine *e, hd_error *err)
     e->ids = hd_device_alloc_pinned(e->device, 5 * rows * sizeof *e->ids);
     e->logits = e->device ? hd_device_alloc_pinned(e->device, rows * vocab * sizeof *e->logits)
                           : e->pass.logits;
-    if (!e->ids || !e->logits) HD_FAIL(err, HD_ERR_MEMORY, "no memory for ids and logits");
+    e->asks = hd_device_alloc_pinned(e->device, rows * sizeof *e->asks);
+    e->drawn = hd_device_alloc_pinned(e->device, 2 * rows * sizeof *e->drawn);
+    e->draws = e->device != NULL;
+    if (!e->ids || !e->logits || !e->asks || !e->drawn)
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for ids and logits");
     return HD_OK;
 }
 
@@ -270,6 +274,8 @@ void hd_engine_close(hd_engine *e)
     for (int i = 0; i < HD_N_PLANS; i++) hd_graph_free(e->plans[i].graph);
     if (e->device) hd_device_free_pinned(e->device, e->logits);
     hd_device_free_pinned(e->device, e->ids);
+    hd_device_free_pinned(e->device, e->asks);
+    hd_device_free_pinned(e->device, e->drawn);
     hd_device_free(e->device, e->act.base);
     hd_device_unreserve(e->device, e->kv.base, e->kv.cap);
     hd_device_free(e->device, e->tables.base);

@@ -68,10 +68,14 @@ struct hd_engine {
     hd_pass          pass;
     hd_arena         tables, kv, act, placed; /* bases owned: device memory, where there is one;
                                                  placed: the weights there */
-    int32_t         max_rows; /* of a pass: a chunk of one sequence and a row of every other      */
-    int32_t        *ids;    /* [5, max_rows] owned: what the next pass reads, before it goes over */
-    float          *logits; /* [max_rows, n_vocab] what the last pass left, for the host to read */
-    hd_pass_row    *rows;   /* [chunk] in session_parts: of a pass over one sequence            */
+    int32_t        max_rows; /* of a pass: a chunk of one sequence and a row of every other      */
+    int32_t       *ids;    /* [5, max_rows] owned: what the next pass reads, before it goes over */
+    float         *logits; /* [max_rows, n_vocab] what the last pass left, for the host to read */
+    hd_sample_ask *asks;   /* [max_rows] owned: of the next pass                                */
+    int32_t       *drawn;  /* [2, max_rows] owned: ids that the last pass drew, and logprobs    */
+    bool           draws;  /* tokens may be drawn where the logits are, which spares the host them;
+                              on the host itself nothing is won                                 */
+    hd_pass_row    *rows;  /* [chunk] in session_parts: of a pass over one sequence            */
     size_t          act_mark; /* where the buffers of a pass end and plans begin */
     hd_plan_slot    plans[HD_N_PLANS];
     char           *meta; /* owned: the plans' meta arenas */
@@ -85,13 +89,21 @@ struct hd_engine {
     bool            has_lock;
 };
 
+/* What is done with a row of logits. */
+typedef struct hd_row_ask {
+    hd_sample_ask draw;      /* a token is drawn where it is: see hd_engine_drawn       */
+    bool          is_wanted; /* on the host: otherwise its place in engine->logits is undefined */
+} hd_row_ask;
+
 /* A pass over n <= max_rows rows.  The caller holds the engine's lock.  Results are in
  * engine->pass until the next pass; row i of engine->logits is that of the i-th row wanted.
  * next     [n] only for MTP: the ids one place later; the MTP block runs over the streams that
  *          the pass before left, and its logits, of all rows, replace those there
+ * asks     one for each row wanted, in their order; NULL: all logits come to the host, which is all
  * after    called after each step, or NULL                                                   */
 typedef struct hd_rows_run {
     const hd_pass_row *rows;
+    const hd_row_ask  *asks;
     const int32_t     *next;
     int32_t            n;
     bool               is_mtp;
@@ -99,6 +111,9 @@ typedef struct hd_rows_run {
     void              *user;
 } hd_rows_run;
 hd_status hd_engine_run_rows(hd_engine *e, const hd_rows_run *run, hd_error *err);
+/* What was drawn from the i-th row wanted of the last pass, which had asks.
+ * returns  HD_ERR_NUMERIC naming the first logit that is NaN or infinite */
+hd_status hd_engine_drawn(const hd_engine *e, int32_t i, hd_token_prob *out, hd_error *err);
 
 /* The same over n <= chunk tokens that stand at positions pos.. of one sequence. */
 typedef enum hd_logits_rows { HD_LOGITS_NONE, HD_LOGITS_LAST, HD_LOGITS_ALL } hd_logits_rows;

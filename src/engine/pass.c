@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/sampler.h"
 #include "model/plan_order.h"
 
 /* ---- plans ---- */
@@ -155,11 +156,31 @@ static hd_status send_rows(hd_engine *e, const hd_rows_run *run, int32_t t, hd_e
 }
 
 /* On the host e->logits is where the pass wrote them. */
-static hd_status fetch_logits(hd_engine *e, int32_t n_wanted, hd_error *err)
+static hd_status fetch_logits(hd_engine *e, int32_t first, int32_t n, hd_error *err)
 {
-    size_t const row = (size_t)e->model.config->n_vocab * sizeof *e->logits;
-    if (n_wanted == 0) return hd_device_sync(e->device, err);
-    return hd_device_read(e->device, e->logits, e->pass.logits, (size_t)n_wanted * row, err);
+    size_t const vocab = (size_t)e->model.config->n_vocab, at = (size_t)first * vocab;
+    return hd_device_read(e->device, e->logits + at, e->pass.logits + at,
+                          (size_t)n * vocab * sizeof *e->logits, err);
+}
+
+/* Draws from all rows, and fetches what the host wants to see as well. */
+static hd_status draw_rows(hd_engine *e, const hd_row_ask *asks, int32_t n, hd_error *err)
+{
+    size_t const rows = (size_t)e->max_rows;
+    for (int32_t i = 0; i < n; i++) e->asks[i] = asks[i].draw;
+    HD_TRY(hd_device_write(e->device, e->pass.asks, e->asks, (size_t)n * sizeof *e->asks, err));
+    HD_TRY(hd_model_draw(&e->model, &e->pass, n, &e->choice, e->stream, err));
+    for (int32_t i = 0; i < n; i++)
+        if (asks[i].is_wanted) HD_TRY(fetch_logits(e, i, 1, err));
+    return hd_device_read(e->device, e->drawn, e->pass.drawn, 2 * rows * sizeof *e->drawn, err);
+}
+
+hd_status hd_engine_drawn(const hd_engine *e, int32_t i, hd_token_prob *out, hd_error *err)
+{
+    out->id = e->drawn[i];
+    memcpy(&out->logprob, &e->drawn[e->max_rows + i], sizeof out->logprob);
+    if (out->id >= 0) return HD_OK;
+    return hd_sampler_fail_logit(-1 - out->id, e->model.config->n_vocab, out->logprob, err);
 }
 
 hd_status hd_engine_run_rows(hd_engine *e, const hd_rows_run *run, hd_error *err)
@@ -173,7 +194,8 @@ hd_status hd_engine_run_rows(hd_engine *e, const hd_rows_run *run, hd_error *err
         HD_TRY(hd_graph_launch(e->device, slot->graph, err));
     else
         HD_TRY(hd_plan_run(&slot->plan, e->stream, run->after, run->user, err));
-    return fetch_logits(e, n_wanted, err);
+    if (n_wanted == 0) return hd_device_sync(e->device, err);
+    return run->asks ? draw_rows(e, run->asks, n_wanted, err) : fetch_logits(e, 0, n_wanted, err);
 }
 
 /* ---- one sequence ---- */

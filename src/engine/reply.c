@@ -168,11 +168,17 @@ static hd_status draw(hd_reply *a, const hd_session *s, const float *logits,
     return hd_sample(&a->drawn, &a->opt->sampling, &d, err);
 }
 
-hd_status hd_reply_draw(hd_reply *a, const hd_session *s, const float *logits,
-                        const uint32_t *allowed, hd_error *err)
+bool hd_reply_ask(const hd_reply *a, bool is_free, hd_sample_ask *out)
 {
-    if (a->n_new == 0) a->n_before = s->length;
-    HD_TRY(draw(a, s, logits, allowed, err));
+    bool const is_plain = is_free && a->opt->n_top == 0 && a->n_new >= a->opt->min_new;
+    return hd_sampler_ask(&a->opt->sampling, (uint64_t)a->n_new, a->engine->model.config->n_vocab,
+                          out) &&
+           is_plain;
+}
+
+/* What comes of the token drawn. */
+static hd_status take_drawn(hd_reply *a, hd_error *err)
+{
     int32_t const id = a->drawn.token.id;
     a->n_new++;
     if (id == a->think_end) a->is_reasoning = false;
@@ -184,6 +190,21 @@ hd_status hd_reply_draw(hd_reply *a, const hd_session *s, const float *logits,
     HD_TRY(hand_on(a, id, err));
     a->is_done = a->parser && hd_parser_is_done(a->parser);
     return HD_OK;
+}
+
+hd_status hd_reply_draw(hd_reply *a, const hd_session *s, const float *logits,
+                        const uint32_t *allowed, hd_error *err)
+{
+    if (a->n_new == 0) a->n_before = s->length;
+    HD_TRY(draw(a, s, logits, allowed, err));
+    return take_drawn(a, err);
+}
+
+hd_status hd_reply_take(hd_reply *a, const hd_session *s, hd_token_prob token, hd_error *err)
+{
+    if (a->n_new == 0) a->n_before = s->length;
+    a->drawn = (hd_sampled){.token = token};
+    return take_drawn(a, err);
 }
 
 hd_status hd_reply_finish(hd_reply *a, hd_finish *finish, hd_error *err)

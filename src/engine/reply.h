@@ -46,6 +46,12 @@ int32_t hd_reply_room(const hd_reply *a, int32_t n);
  * returns  HD_ERR_NUMERIC, HD_ERR_MEMORY */
 hd_status hd_reply_draw(hd_reply *a, const hd_session *s, const float *logits,
                         const uint32_t *allowed, hd_error *err);
+/* Whether the next token may be drawn where the logits are instead, and how: when the host's words
+ * are not needed.  The one place that decides.
+ * is_free  no grammar says what may come */
+bool hd_reply_ask(const hd_reply *a, bool is_free, hd_sample_ask *out);
+/* The same as hd_reply_draw with a token that was drawn so. */
+hd_status hd_reply_take(hd_reply *a, const hd_session *s, hd_token_prob token, hd_error *err);
 /* Whether the token ends the answer. */
 bool hd_reply_ends(const hd_reply *a, int32_t id);
 /* Gives out what was held back, once, at the end. */

@@ -59,12 +59,16 @@ hd_status hd_sampler_check(const hd_sampling *s, int32_t n_top, int32_t n_vocab,
     return HD_OK;
 }
 
+hd_status hd_sampler_fail_logit(int32_t i, int32_t n, float logit, hd_error *err)
+{
+    HD_FAIL(err, HD_ERR_NUMERIC, "logit %d of %d is %f: no token can be drawn", i, n,
+            (double)logit);
+}
+
 hd_status hd_sampler_check_logits(const float *logits, int32_t n, hd_error *err)
 {
     for (int32_t i = 0; i < n; i++)
-        if (!isfinite(logits[i]))
-            HD_FAIL(err, HD_ERR_NUMERIC, "logit %d of %d is %f: no token can be drawn", i, n,
-                    (double)logits[i]);
+        if (!isfinite(logits[i])) return hd_sampler_fail_logit(i, n, logits[i], err);
     return HD_OK;
 }
 
@@ -209,11 +213,15 @@ static int32_t pick(const candidates *c, double uniform)
     return last; /* rounding left a crumb */
 }
 
+static bool has_top_k(const hd_sampling *s, int32_t n) { return s->top_k > 0 && s->top_k < n; }
+
+static bool has_top_p(const hd_sampling *s) { return s->top_p > 0 && s->top_p < 1; }
+
 static int32_t draw(const float *logits, const hd_sampling *s, const hd_draw *d)
 {
     int32_t const n = d->n;
     candidates    c = {logits, s, d->scratch, n, n, logits[find_best(logits, n)]};
-    bool const    has_k = s->top_k > 0 && s->top_k<n, has_p = s->top_p> 0 && s->top_p < 1;
+    bool const    has_k = has_top_k(s, n), has_p = has_top_p(s);
     for (int32_t i = 0; i < n; i++) c.id[i] = i;
     if (has_k || has_p) filter_by_rank(&c, has_k, has_p);
     return pick(&c, draw_uniform(s->seed, d->step));
@@ -296,6 +304,13 @@ static hd_status change_logits(const hd_sampling *s, const hd_draw *d, hd_error 
 static bool changes(const hd_sampling *s, const hd_draw *d)
 {
     return s->n_bias > 0 || d->n_banned > 0 || d->allowed || (d->n_past > 0 && has_penalties(s));
+}
+
+bool hd_sampler_ask(const hd_sampling *s, uint64_t step, int32_t n, hd_sample_ask *out)
+{
+    *out = (hd_sample_ask){draw_uniform(s->seed, step), s->temperature, s->min_p};
+    if (s->n_bias > 0 || has_penalties(s)) return false;
+    return !(s->temperature > 0) || !(has_top_k(s, n) || has_top_p(s));
 }
 
 /* ---- the draw ---- */

@@ -93,6 +93,27 @@ void hd_model_bind_pass(hd_pass *b, const hd_model *m, int32_t t, hd_arena *aren
     b->wanted = hd_arena_alloc(arena, ids);
     b->streams = hd_arena_alloc(arena, streams);
     b->logits = hd_arena_alloc(arena, (size_t)t * (size_t)c->n_vocab * sizeof(float));
+    b->asks = hd_arena_alloc(arena, (size_t)t * sizeof(hd_sample_ask));
+    b->drawn = hd_arena_alloc(arena, 2 * ids);
+    b->logprob = b->drawn ? (float *)(void *)(b->drawn + t) : NULL;
+}
+
+/* ---- what comes of logits ---- */
+
+hd_status hd_model_draw(const hd_model *m, const hd_pass *b, int32_t t, const hd_kernel_choice *c,
+                        hd_stream *stream, hd_error *err)
+{
+    hd_sample_args const   a = {.logits = b->logits,
+                                .asks = b->asks,
+                                .ids = b->drawn,
+                                .logprob = b->logprob,
+                                .t = t,
+                                .n = m->config->n_vocab};
+    const hd_kernel *const k = hd_kernel_select(c, &hd_op_sample, &a);
+    if (!k) HD_FAIL(err, HD_ERR_UNSUPPORTED, "no kernel draws %d tokens of %d ids", a.t, a.n);
+    hd_status const s = k->run(&a, stream);
+    if (s != HD_OK) HD_FAIL(err, s, "%s failed: %s", k->name, hd_status_name(s));
+    return HD_OK;
 }
 
 /* ---- plans ---- */

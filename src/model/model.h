@@ -3,6 +3,7 @@
 
 #include "kv/cache.h"
 #include "model/plan.h"
+#include "ops/sample.h"
 #include "weights/weights.h"
 
 /* DeepSeek-V4 as straight-line code that fills plans: one function a part of the model, in the
@@ -20,6 +21,9 @@ typedef struct hd_pass {
     int32_t *wanted;  /* [t] rows whose logits are wanted, ascending        */
     float   *streams; /* [t, m, d] residual streams                         */
     float   *logits;  /* [t, vocab] one row for each that is wanted         */
+    uint8_t *asks;    /* [t] hd_sample_ask: how a token is drawn from each  */
+    int32_t *drawn;   /* [t] ids                                            */
+    float   *logprob; /* [t] theirs; stands behind drawn                    */
 } hd_pass;
 
 typedef struct hd_model {
@@ -55,6 +59,10 @@ void hd_model_plan(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t, i
 /* Appends the MTP block over the t tokens of the pass before; its logits replace those in
  * b->logits, all rows. */
 void hd_model_plan_mtp(hd_plan *p, const hd_model *m, const hd_pass *b, int32_t t);
+/* Draws from the first t rows of b->logits as b->asks say: b->drawn, b->logprob.
+ * returns  HD_ERR_UNSUPPORTED when no kernel takes them, or what the kernel returns */
+hd_status hd_model_draw(const hd_model *m, const hd_pass *b, int32_t t, const hd_kernel_choice *c,
+                        hd_stream *stream, hd_error *err);
 
 HD_END_C
 #endif
