@@ -9,7 +9,7 @@
 #   make CC=clang   the same with clang, in build/clang
 #   make CUDA=1     with CUDA kernels, in build/cuda (CUDA_ARCH="sm_90a sm_100a" or others)
 #   make shared      libhadal.so, for programs of other languages
-#   make STATIC_JSON=1 ...  json-c linked in, for a machine that has none
+#   make STATIC_JSON=1 ...  json-c and hwloc linked in, for a machine that has none
 
 ifeq ($(origin CC),default)
 CC     := gcc
@@ -23,7 +23,7 @@ BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/$(if $(filter thread,$(S
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror
 CFLAGS   := -std=c11 -O3 -g -ffp-contract=off -fPIC -fno-semantic-interposition $(WARN)
-LDLIBS   := $(if $(STATIC_JSON),-l:libjson-c.a,-ljson-c) -lm -lpthread
+LDLIBS   := $(if $(STATIC_JSON),-l:libjson-c.a -l:libhwloc.a -l:libudev.so.1,-ljson-c -lhwloc) -lm -lpthread
 ifneq ($(SAN),)
 SANITIZE := $(if $(filter thread,$(SAN)),thread,address,undefined)
 CFLAGS   := $(subst -O3,-O1,$(CFLAGS)) -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -126,7 +126,7 @@ demo: $(BUILD)/hadal
 
 # Headers that describe the arguments of ops, with those that they include.
 OPS_HEADERS := $(filter-out src/ops/matrix_operands.h,$(wildcard src/ops/*.h)) src/ops/kernels.def src/kv/row.h src/quant/matrix.h src/quant/tiles.h \
-               $(addprefix src/base/,cpu.h device.h memory.h status.h team.h)
+               $(addprefix src/base/,cpu.h device.h memory.h status.h team.h topology.h)
 install: $(BUILD)/hadal $(BUILD)/libhadal.so
 	install -D -m 755 $(BUILD)/hadal $(DESTDIR)$(PREFIX)/bin/hadal
 	for h in $(notdir $(wildcard include/*.h)); do \

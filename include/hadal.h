@@ -235,20 +235,24 @@ const char *hd_kv_name(hd_kv kv);
 bool hd_kv_from_name(hd_kv *out, const char *name);
 
 typedef struct hd_options {
-    const char     *model;      /* folder with config.json and *.safetensors              */
-    hd_act          act;        /* 0: default                                             */
-    hd_kv           kv;         /* 0: default                                             */
-    int32_t         max_tokens; /* context of a session; 0: 4096, or the model's if less   */
-    int32_t         n_sessions; /* sessions open at once; 0: 1                            */
-    int32_t         chunk;      /* most tokens of one pass; 0: 128                        */
-    int32_t         marks;      /* page edges that a session can go back to; 0: 4; -1: none */
-    bool            has_mtp;    /* also bind the MTP block, where the model has one       */
-    bool            is_trusted; /* loaded before without this: block scales are not read  */
-    uint32_t        isa;        /* mask of kernel families; 0: all of this machine's CPU    */
-    int32_t         n_threads;  /* that share a pass; 0: all processors this process may use */
-    hd_log_fn      *log;        /* NULL: silent                                           */
-    hd_progress_fn *progress;   /* NULL: none                                             */
-    void           *user;       /* handed to log and progress                             */
+    const char *model;        /* folder with config.json and *.safetensors              */
+    hd_act      act;          /* 0: default                                             */
+    hd_kv       kv;           /* 0: default                                             */
+    int32_t     max_tokens;   /* context of a session; 0: 4096, or the model's if less   */
+    int32_t     n_sessions;   /* sessions open at once; 0: 1                            */
+    int32_t     chunk;        /* most tokens of one pass; 0: 128                        */
+    int32_t     marks;        /* page edges that a session can go back to; 0: 4; -1: none */
+    bool        has_mtp;      /* also bind the MTP block, where the model has one       */
+    bool        is_trusted;   /* loaded before without this: block scales are not read  */
+    uint32_t    isa;          /* mask of kernel families; 0: all of this machine's CPU    */
+    int32_t     n_threads;    /* that share a pass; 0: one for each core that this process may
+                                 use, within the quota of its container                   */
+    bool is_unpinned;         /* the system decides where threads run.  Else each has a core of
+                                 its own when they are as many as the cores, and a memory node
+                                 when there are several                                  */
+    hd_log_fn      *log;      /* NULL: silent                                           */
+    hd_progress_fn *progress; /* NULL: none                                             */
+    void           *user;     /* handed to log and progress                             */
 } hd_options;
 
 /* Loads a model.  On success *out is the caller's, closed by hd_engine_close (NULL is

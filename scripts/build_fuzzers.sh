@@ -2,7 +2,7 @@
 # Builds every fuzz/fuzz_<x>.c with clang's libFuzzer, the library with the same sanitizers:
 #   scripts/build_fuzzers.sh
 #   mkdir -p build/found && build/fuzz-engine/fuzz_<x> build/found fuzz/corpus/<x>
-# json-c is linked in, so that the fuzzers run on any machine with this C library.
+# json-c and hwloc are linked in, so that the fuzzers run on any machine with this C library.
 set -eu
 cd "$(dirname "$0")/.."
 command -v clang >/dev/null || { echo "build_fuzzers: no clang; run scripts/setup.sh test" >&2; exit 1; }
@@ -19,7 +19,7 @@ for source in fuzz/fuzz_*.c; do
     name=$(basename "$source" .c)
     # shellcheck disable=SC2086 # a list of flags
     clang -Iinclude -Isrc -D_GNU_SOURCE $flags -fsanitize=fuzzer,$san -o "$build/$name" "$source" \
-        $build/server.a $build/libhadal.a -l:libjson-c.a -lm -lpthread
+        $build/server.a $build/libhadal.a -l:libjson-c.a -l:libhwloc.a -l:libudev.so.1 -lm -lpthread
     n=$((n + 1))
 done
 echo "build_fuzzers: $n in $build"

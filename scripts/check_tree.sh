@@ -81,6 +81,8 @@ report "include"
 in_src | xargs grep -n 'include <json-c/' |
     grep -v '^src/base/json[a-z_]*\.[ch]:' > "$found"
 report "json-c only through base/json.h"
+in_src | xargs grep -n 'include <hwloc' | grep -v '^src/base/topology\.c:' > "$found"
+report "hwloc only through base/topology.h"
 grep -n '^#include "' include/*.h | grep -v '"hadal.h"$' > "$found"
 report "public headers stand on hadal.h alone"
 

@@ -35,6 +35,7 @@ want_build()
     want make command -v make
     want libc6-dev has_header stdio.h
     want libjson-c-dev has_header json-c/json.h
+    want libhwloc-dev has_header hwloc.h
     want libedit-dev has_header editline/readline.h
     want libevent-dev has_header event2/bufferevent_ssl.h
     want libssl-dev has_header openssl/ssl.h

@@ -16,5 +16,5 @@ if [ ! -e "$libs/libggml-cpu.so" ]; then
 fi
 mkdir -p build/peers
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O3 -Iinclude -Isrc -I"$tree/ggml/include" -o build/peers/ggml_gemv bench/peers/ggml_gemv.c \
-    build/libhadal.a -L"$libs" -Wl,-rpath,"$libs" -lggml -lggml-cpu -lggml-base -lm -lpthread
+    build/libhadal.a -L"$libs" -Wl,-rpath,"$libs" -lggml -lggml-cpu -lggml-base -lhwloc -lm -lpthread
 exec build/peers/ggml_gemv "$@" 2>build/peers/ggml.log

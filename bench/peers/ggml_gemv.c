@@ -270,7 +270,7 @@ int main(int argc, char **argv)
         (argc > 4 && hd_isa_parse(&isa, argv[4], &err) != HD_OK))
         fail("wrong arguments");
     hd_team *team = NULL;
-    if (hd_team_open(&team, threads, &err) != HD_OK) fail(err.message);
+    if (hd_team_open(&team, threads, NULL, &err) != HD_OK) fail(err.message);
     stream = hd_team_stream(team);
     x = malloc((size_t)tokens * N * sizeof *x);
     y = malloc((size_t)tokens * N * sizeof *y);

@@ -1,6 +1,5 @@
 #include "base/cpu.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +49,7 @@ static void read_line(const char *path, char *out, size_t cap)
 
 /* In a container the root of the tree is its own group: one file in version 2 of cgroups, two in
  * version 1. */
-static int32_t read_quota(void)
+int32_t hd_cpu_quota_read(void)
 {
     char work[32], period[32], text[72];
     read_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
@@ -59,15 +58,6 @@ static int32_t read_quota(void)
     read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period);
     snprintf(text, sizeof text, "%s %s", work, period);
     return hd_cpu_quota(text);
-}
-
-int32_t hd_cpu_count(void)
-{
-    cpu_set_t     set;
-    int const     n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    int32_t const quota = read_quota();
-    if (quota > 0 && quota < n) return quota;
-    return n > 0 ? n : 1;
 }
 
 static uint32_t family_bit(const char *name, size_t bytes)

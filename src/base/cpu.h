@@ -19,12 +19,11 @@ HD_BEGIN_C
 /* Families that this machine runs; always has HD_ISA_REF. */
 uint32_t hd_cpu_isa(void);
 
-/* Processors that this process may use, by its affinity and by the quota of its container; at
- * least 1. */
-int32_t hd_cpu_count(void);
 /* Processors that a quota is worth, rounded up: the text of a cgroup's cpu.max, microseconds of
  * work in a period of so many, "150000 100000".  0: none, or "max". */
 int32_t hd_cpu_quota(const char *text);
+/* The quota of this process's container; 0: none. */
+int32_t hd_cpu_quota_read(void);
 
 /* One place only: families of the host and of an accelerator do not mix.
  * returns  HD_ERR_INVALID when mask has none, one that is not available, or both places */

@@ -33,7 +33,10 @@ struct hd_team {
     pthread_cond_t  wake;
     int64_t         least_cost;
     int32_t         n_threads, n_started;
-    pthread_t       threads[];
+
+    const hd_topology *pin;      /* borrowed, or NULL */
+    _Atomic int32_t    n_placed; /* of those started, where there is `pin` */
+    pthread_t          threads[];
 };
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -88,6 +91,7 @@ static void *work(void *team)
 {
     hd_team *const t = team;
     uint64_t       run = 0;
+    if (t->pin) hd_topology_bind(t->pin, t->n_threads, atomic_fetch_add(&t->n_placed, 1) + 1);
     while (!atomic_load_explicit(&t->is_closing, memory_order_relaxed)) {
         int32_t spins = 0;
         while (spins < SPINS && !join_run(t, &run)) {
@@ -124,13 +128,14 @@ static hd_status start_threads(hd_team *t, hd_error *err)
     return HD_OK;
 }
 
-hd_status hd_team_open(hd_team **out, int32_t n_threads, hd_error *err)
+hd_status hd_team_open(hd_team **out, int32_t n_threads, const hd_topology *pin, hd_error *err)
 {
     if (n_threads < 1 || n_threads > HD_MAX_THREADS)
         HD_FAIL(err, HD_ERR_INVALID, "%d threads: wanted 1 .. %d", n_threads, HD_MAX_THREADS);
     hd_team *const t = hd_memory_alloc(sizeof *t + (size_t)n_threads * sizeof t->threads[0]);
     if (!t) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d threads", n_threads);
     t->n_threads = n_threads;
+    t->pin = pin;
     t->least_cost = LEAST_COST;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);

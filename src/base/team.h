@@ -2,6 +2,7 @@
 #define HD_BASE_TEAM_H
 
 #include "base/device.h"
+#include "base/topology.h"
 
 /* The threads that share the work of a kernel on the host.  They are started once; between two
  * calls they spin for a moment, because the next kernel comes soon, and then sleep.  Which thread
@@ -15,9 +16,12 @@ typedef struct hd_team hd_team;
 #define HD_MAX_THREADS 1024
 
 /* Starts n_threads - 1 threads; the one that calls hd_team_run is the last.
+ * pin      where threads run (hd_topology_place), borrowed until the team is closed; place 0 is
+ *          left for the thread that calls, which is the program's own and stays where it may run.
+ *          NULL: the system decides
  * owns     *out is the caller's, closed by hd_team_close (NULL is fine)
  * returns  HD_ERR_MEMORY, HD_ERR_LIMIT when the system refuses to start one */
-hd_status hd_team_open(hd_team **out, int32_t n_threads, hd_error *err);
+hd_status hd_team_open(hd_team **out, int32_t n_threads, const hd_topology *pin, hd_error *err);
 void      hd_team_close(hd_team *t);
 
 /* What kernels are handed: on the host a stream is a team.  NULL: the calling thread alone. */

@@ -10,15 +10,16 @@
 HD_BEGIN_C
 
 typedef struct hd_bench_options {
-    uint32_t    isa;        /* kernel families; 0: all of this machine's CPU   */
-    const char *ops;        /* "gemm_nvfp4,topk"; NULL: all                     */
-    const char *families;   /* of layers: "nvfp4,official,bf16"; NULL: all     */
-    int32_t     tokens;     /* of a pass                                        */
-    int32_t     context;    /* tokens that are there already, these included    */
-    int32_t     threads;    /* on the host; 0: all processors this process may use */
-    hd_kv       kv;         /* how cache rows of layers are kept; 0: fp8         */
-    bool        has_bf16_x; /* activations were rounded to bf16, which some kernels use */
-    bool        is_pro;     /* layers as wide as Pro's, not Flash's           */
+    uint32_t    isa;         /* kernel families; 0: all of this machine's CPU   */
+    const char *ops;         /* "gemm_nvfp4,topk"; NULL: all                     */
+    const char *families;    /* of layers: "nvfp4,official,bf16"; NULL: all     */
+    int32_t     tokens;      /* of a pass                                        */
+    int32_t     context;     /* tokens that are there already, these included    */
+    int32_t     threads;     /* on the host; 0: one for each core that this process may use */
+    bool        is_unpinned; /* as hd_options has it */
+    hd_kv       kv;          /* how cache rows of layers are kept; 0: fp8         */
+    bool        has_bf16_x;  /* activations were rounded to bf16, which some kernels use */
+    bool        is_pro;      /* layers as wide as Pro's, not Flash's           */
 } hd_bench_options;
 
 /* One measurement; numbers that make no sense for it are 0. */

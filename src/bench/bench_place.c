@@ -142,14 +142,18 @@ static double time_handover(const hd_bench_place *p, int32_t threads)
     return hd_bench_median(seconds, HD_BENCH_RUNS);
 }
 
-static hd_status open_host(hd_bench_place *p, int32_t threads, hd_bench_machine *m, hd_error *err)
+static hd_status open_host(hd_bench_place *p, const hd_bench_options *o, hd_bench_machine *m,
+                           hd_error *err)
 {
     double rates[HD_BENCH_RUNS];
+    HD_TRY(hd_topology_open(&p->topology, err));
+    int32_t const threads =
+        o->threads ? o->threads : hd_topology_threads(p->topology, hd_cpu_quota_read());
     p->pool_bytes = choose_read_bytes();
     p->memory = hd_memory_alloc(p->pool_bytes);
     if (!p->memory) HD_FAIL(err, HD_ERR_MEMORY, "no room for %zu bytes to read", p->pool_bytes);
     memset(p->memory, 2, p->pool_bytes); /* or all pages would be the one of zeros */
-    HD_TRY(hd_team_open(&p->team, threads, err));
+    HD_TRY(hd_team_open(&p->team, threads, o->is_unpinned ? NULL : p->topology, err));
     p->stream = hd_team_stream(p->team);
     for (int32_t i = 0; i < HD_BENCH_RUNS; i++) rates[i] = hd_bench_read_rate(p);
     m->threads = threads;
@@ -188,7 +192,7 @@ hd_status hd_bench_place_open(hd_bench_place *p, const hd_bench_options *o, hd_b
         p->stream = hd_device_stream(p->device);
         HD_TRY(time_copies(p, &m->read, err));
     } else
-        HD_TRY(open_host(p, o->threads ? o->threads : hd_cpu_count(), m, err));
+        HD_TRY(open_host(p, o, m, err));
     snprintf(m->name, sizeof m->name, "%s", hd_device_name(p->device));
     return HD_OK;
 }
@@ -197,6 +201,7 @@ void hd_bench_place_close(hd_bench_place *p)
 {
     hd_bench_place_clear(p);
     hd_team_close(p->team);
+    hd_topology_close(p->topology);
     hd_memory_free(p->memory);
     hd_device_close(p->device);
     *p = (hd_bench_place){0};

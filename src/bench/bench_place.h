@@ -11,13 +11,14 @@ HD_BEGIN_C
 #define HD_BENCH_RUNS 7 /* of which the median counts */
 
 typedef struct hd_bench_place {
-    hd_device *device;     /* owned; NULL: the host            */
-    hd_team   *team;       /* owned; of the host               */
-    hd_stream *stream;     /* the one of either                */
-    char      *memory;     /* owned; of the host, pool_bytes to be read */
-    size_t     pool_bytes; /* far more than any cache keeps */
-    hd_buffer  blocks;     /* pointers to memory of operands, owned */
-    uint32_t   isa;
+    hd_device   *device;     /* owned; NULL: the host            */
+    hd_topology *topology;   /* owned; of the host               */
+    hd_team     *team;       /* owned; of the host               */
+    hd_stream   *stream;     /* the one of either                */
+    char        *memory;     /* owned; of the host, pool_bytes to be read */
+    size_t       pool_bytes; /* far more than any cache keeps */
+    hd_buffer    blocks;     /* pointers to memory of operands, owned */
+    uint32_t     isa;
 } hd_bench_place;
 
 /* Opens it and measures what the machine can do.

@@ -103,6 +103,7 @@ static hd_status measure(bench_job *j, hd_error *err)
     hd_log const log = {hd_screen_on_log, hd_screen_on_progress, &j->screen};
     j->o.isa = j->model.isa;
     j->o.threads = j->model.threads;
+    j->o.is_unpinned = j->model.pin == 1;
     j->o.kv = (hd_kv)j->model.kv;
     j->o.context = j->model.context ? j->model.context : 32768;
     j->o.is_pro = j->shape == 1;

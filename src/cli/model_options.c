@@ -10,6 +10,8 @@ static const char *const acts[] = {"default", "exact", "official", "nvfp4", NULL
 /* In the order of hd_kv. */
 static const char *const kvs[] = {"default", "f32", "bf16", "fp8", "nvfp4", NULL};
 
+static const char *const pins[] = {"on", "off", NULL};
+
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS])
 {
     hd_option const list[HD_N_MODEL_OPTIONS] = {
@@ -17,6 +19,7 @@ void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS
         {.name = "--kv", .choice = &m->kv, .choices = kvs},
         {.name = "--isa", .isa = &m->isa},
         {.name = "--threads", .number = &m->threads, .least = 1, .most = HD_MAX_THREADS},
+        {.name = "--pin", .choice = &m->pin, .choices = pins},
         {.name = "--trust", .flag = &m->is_trusted},
         {.name = "--quiet", .flag = &m->is_quiet},
         {.name = "--verbose", .flag = &m->is_verbose},
@@ -104,6 +107,7 @@ hd_options hd_model_options_engine(const hd_model_options *m, hd_screen *screen)
                         .is_trusted = m->is_trusted,
                         .isa = m->isa,
                         .n_threads = m->threads,
+                        .is_unpinned = m->pin == 1,
                         .log = hd_screen_on_log,
                         .progress = hd_screen_on_progress,
                         .user = screen};

@@ -16,7 +16,8 @@ typedef struct hd_model_options {
     int32_t     n_sessions; /* 0: one                       */
     int32_t     marks;      /* as hd_options has it         */
     uint32_t    isa;        /* 0: the default of the engine */
-    int32_t     threads;    /* 0: all processors            */
+    int32_t     threads;    /* 0: one a core                */
+    int         pin;        /* 0: on, 1: off                */
     bool        has_mtp, is_trusted;
     bool        is_verbose, is_quiet;
 } hd_model_options;
@@ -27,7 +28,8 @@ typedef struct hd_model_options {
     "                    is what the checkpoint was made for\n"                                 \
     "  --kv FORMAT       rows of the KV cache: f32 (the default), bf16, fp8, nvfp4\n"           \
     "  --isa LIST        kernel families: ref, avx2, avx512, or all; default: all\n"            \
-    "  --threads N       threads that share a pass; default: all processors\n"                  \
+    "  --threads N       threads that share a pass; default: one a core\n"                      \
+    "  --pin on|off      whether threads keep to cores; off for two engines on one machine\n"   \
     "  --trust           do not check the block scales of the weights, which reads them all\n"  \
     "  --quiet           nothing on standard error but errors\n"                                \
     "  --verbose         also what was loaded, memory and speed, on standard error\n"
@@ -35,7 +37,7 @@ typedef struct hd_model_options {
     "  --context N       most tokens of a sequence; default 4096, or the model's if less\n" \
     "  --chunk N         most tokens read in one pass; default 128\n"
 
-#define HD_N_MODEL_OPTIONS 8 /* with the end of the list */
+#define HD_N_MODEL_OPTIONS 9 /* with the end of the list */
 void hd_model_options_list(hd_model_options *m, hd_option out[HD_N_MODEL_OPTIONS]);
 /* The same for the second of two runs: --act-b, --kv-b, --isa-b. */
 #define HD_N_SECOND_OPTIONS 4

@@ -3,9 +3,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/file.h"
+#include "base/topology.h"
 #include "doctor/audit_parts.h"
 
 /* ---- the list of items ---- */
@@ -200,10 +201,13 @@ hd_status hd_audit_scan(hd_audit *a, hd_error *err)
 
 int32_t hd_audit_threads(int32_t wanted)
 {
-    long const cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (wanted > 0) return wanted < HD_AUDIT_MOST_THREADS ? wanted : HD_AUDIT_MOST_THREADS;
-    if (cores < 1) return 1;
-    return cores < HD_AUDIT_MOST_THREADS ? (int32_t)cores : HD_AUDIT_MOST_THREADS;
+    hd_topology *t = NULL;
+    int32_t      n = wanted;
+    if (wanted <= 0 && hd_topology_open(&t, NULL) == HD_OK)
+        n = hd_topology_threads(t, hd_cpu_quota_read());
+    hd_topology_close(t);
+    if (n < 1) return 1;
+    return n < HD_AUDIT_MOST_THREADS ? n : HD_AUDIT_MOST_THREADS;
 }
 
 static hd_status audit(hd_audit *a, const hd_audit_options *opt, hd_error *err)

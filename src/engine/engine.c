@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/topology.h"
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_CHUNK   128
@@ -40,12 +41,20 @@ static hd_status check_options(hd_options *o, const hd_config *c, const hd_weigh
     if (o->n_threads < 0 || o->n_threads > HD_MAX_THREADS)
         HD_FAIL(err, HD_ERR_INVALID, "%d threads: wanted 1 .. %d, or 0 for all", o->n_threads,
                 HD_MAX_THREADS);
-    if (!o->n_threads) o->n_threads = hd_cpu_count();
     if (!o->isa) o->isa = hd_cpu_isa();
     HD_TRY(hd_isa_check(o->isa, hd_cpu_isa() | hd_device_isa(), err));
     if (o->act == HD_ACT_DEFAULT) o->act = hd_model_default_act(w);
     if (o->kv == HD_KV_DEFAULT) o->kv = HD_KV_F32;
     o->has_mtp = o->has_mtp && w->has_mtp;
+    return HD_OK;
+}
+
+/* The processors, before options are checked. */
+static hd_status find_processors(hd_engine *e, hd_error *err)
+{
+    if (!e->topology) HD_TRY(hd_topology_open(&e->topology, err));
+    if (!e->options.n_threads)
+        e->options.n_threads = hd_topology_threads(e->topology, hd_cpu_quota_read());
     return HD_OK;
 }
 
@@ -64,6 +73,7 @@ static hd_status reserve_cache(hd_engine *e, hd_error *err)
     size_t const bytes = e->kv.peak;
     e->kv = (hd_arena){.base = hd_device_reserve(e->device, bytes), .cap = bytes};
     if (!e->kv.base) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the KV cache: %zu bytes", bytes);
+    if (!e->device) hd_topology_spread_memory(e->topology, e->kv.base, bytes);
     return HD_OK;
 }
 
@@ -151,6 +161,7 @@ static hd_status bind_passes(hd_engine *e, hd_error *err)
     hd_model_bind_pass(&e->pass, &e->model, e->max_rows, &e->act);
     HD_TRY(hd_engine_measure_plans(e, &e->act, &meta_bytes, err));
     HD_TRY(own_arena(e->device, &e->act, "activations", err));
+    if (!e->device) hd_topology_spread_memory(e->topology, e->act.base, e->act.cap);
     hd_model_bind_pass(&e->pass, &e->model, e->max_rows, &e->act);
     e->act_mark = hd_arena_mark(&e->act);
     HD_TRY(bind_io(e, err));
@@ -208,15 +219,27 @@ static void warn_of_unproved(hd_engine *e)
                      names);
 }
 
+static hd_status start_team(hd_engine *e, hd_error *err)
+{
+    const hd_topology *const pin = e->options.is_unpinned ? NULL : e->topology;
+    int32_t const            n = e->options.n_threads;
+    char                     second[64] = "";
+    HD_TRY(hd_team_open(&e->team, n, pin, err));
+    e->stream = hd_team_stream(e->team);
+    if (pin && n > 1) hd_topology_place(pin, n, 1, second, sizeof second);
+    hd_log_print(&e->log, HD_LOG_INFO, "%d thread%s on %d core%s of %d memory node%s%s%s", n,
+                 n == 1 ? "" : "s", hd_topology_cores(e->topology),
+                 hd_topology_cores(e->topology) == 1 ? "" : "s", hd_topology_nodes(e->topology),
+                 hd_topology_nodes(e->topology) == 1 ? "" : "s",
+                 *second ? ", pinned, the second to processor " : ", not pinned", second);
+    return HD_OK;
+}
+
 /* Starts the threads; or opens the accelerator, when its kernels are asked for, and moves the
  * weights there. */
 static hd_status place_weights(hd_engine *e, hd_error *err)
 {
-    if (!(e->options.isa & HD_ISA_DEVICE)) {
-        HD_TRY(hd_team_open(&e->team, e->options.n_threads, err));
-        e->stream = hd_team_stream(e->team);
-        return HD_OK;
-    }
+    if (!(e->options.isa & HD_ISA_DEVICE)) return start_team(e, err);
     HD_TRY(hd_device_open(&e->device, err));
     warn_of_unproved(e);
     e->stream = hd_device_stream(e->device);
@@ -231,9 +254,6 @@ static hd_status place_weights(hd_engine *e, hd_error *err)
 static hd_status open_parts(hd_engine *e, hd_error *err)
 {
     const char *const model = e->options.model;
-    if (pthread_mutex_init(&e->lock, NULL) != 0)
-        HD_FAIL(err, HD_ERR_MEMORY, "no memory for a lock");
-    e->has_lock = true;
     HD_TRY(hd_checkpoint_open(&e->checkpoint, model, &e->log, err));
     HD_TRY(hd_tokenizer_open(&e->tokenizer, model, err));
     HD_TRY(hd_weights_load(&e->weights, e->checkpoint, e->options.is_trusted, &e->log, err));
@@ -249,6 +269,20 @@ static hd_status open_parts(hd_engine *e, hd_error *err)
     return hd_engine_record_plans(e, err);
 }
 
+/* Weights that are read in while they are checked go to all memory nodes in turn, as do those that
+ * passes read in later. */
+static hd_status open_spread(hd_engine *e, hd_error *err)
+{
+    if (pthread_mutex_init(&e->lock, NULL) != 0)
+        HD_FAIL(err, HD_ERR_MEMORY, "no memory for a lock");
+    e->has_lock = true;
+    HD_TRY(find_processors(e, err));
+    hd_topology_spread(e->topology);
+    hd_status const s = open_parts(e, err);
+    hd_topology_gather(e->topology);
+    return s;
+}
+
 hd_status hd_engine_open(hd_engine **out, const hd_options *opt, hd_error *err)
 {
     if (!out || !opt || !opt->model) HD_FAIL(err, HD_ERR_INVALID, "no model named");
@@ -256,7 +290,7 @@ hd_status hd_engine_open(hd_engine **out, const hd_options *opt, hd_error *err)
     if (!e) HD_FAIL(err, HD_ERR_MEMORY, "no memory for the engine");
     e->options = *opt;
     e->log = (hd_log){opt->log, opt->progress, opt->user};
-    hd_status const s = open_parts(e, err);
+    hd_status const s = open_spread(e, err);
     if (s != HD_OK) {
         hd_engine_close(e);
         return s;
@@ -285,6 +319,7 @@ void hd_engine_close(hd_engine *e)
     hd_checkpoint_close(e->checkpoint);
     hd_device_close(e->device);
     hd_team_close(e->team);
+    hd_topology_close(e->topology);
     if (e->has_lock) pthread_mutex_destroy(&e->lock);
     hd_memory_free(e);
 }
@@ -304,6 +339,7 @@ static hd_status measure_context(hd_engine *e, hd_memory_use *out, hd_error *err
 {
     size_t meta_bytes;
     e->tables = e->kv = e->act = e->session_parts = (hd_arena){0};
+    HD_TRY(find_processors(e, err));
     HD_TRY(check_options(&e->options, e->weights->config, e->weights, err));
     HD_TRY(describe_model(e, err));
     hd_model_bind_tables(&e->model, &e->tables);

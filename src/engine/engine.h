@@ -61,9 +61,10 @@ struct hd_engine {
     hd_checkpoint   *checkpoint;
     hd_weights      *weights;
     hd_tokenizer    *tokenizer;
-    hd_device       *device; /* owned; NULL: kernels run on the host */
-    hd_team         *team;   /* owned; NULL on an accelerator        */
-    hd_stream       *stream; /* the one of either                    */
+    hd_device       *device;   /* owned; NULL: kernels run on the host */
+    hd_topology     *topology; /* owned */
+    hd_team         *team;     /* owned; NULL on an accelerator        */
+    hd_stream       *stream;   /* the one of either                    */
     hd_model         model;
     hd_pass          pass;
     hd_arena         tables, kv, act, placed; /* bases owned: device memory, where there is one;

@@ -158,6 +158,7 @@ def test_numbers_are_strict():
     misused(*run, "--act", "fp8", says="wanted one of default, exact, official, nvfp4")
     misused(*run, "--dialect", "v3", says="wanted one of ga, preview")
     misused(*run, "--threads", "0", says="1 .. 1024")
+    misused(*run, "--pin", "2", says="wanted one of on, off")
     misused(*run, "--isa", "mmx", says="'mmx' is none of ref, avx2, avx512, all")
 
 
@@ -188,6 +189,19 @@ def test_run_verbose():
     for text in ("activations exact", "6 layers and an MTP block", "KV cache", "new in", "stop"):
         assert text in err, (text, err)
     assert all(line.startswith("hadal: ") for line in err.splitlines()), err
+
+
+def test_pinned_or_not_the_answer_is_the_same():
+    where = r"hadal: (\d+) threads? on (\d+) cores? of \d+ memory nodes?, (not pinned|pinned, .*)\n"
+    for pin in ("on", "off"):
+        status, out, err = hadal("run", MODEL, "-p", FRANCE, "--verbose", "--pin", pin)
+        assert (status, out) == (0, PARIS + "\n")
+        threads, cores, said = re.search(where, err).groups()
+        assert 1 <= int(threads) <= int(cores) <= len(os.sched_getaffinity(0)), err
+        if pin == "off" or threads == "1":
+            assert said == "not pinned", err
+        elif threads == cores:
+            assert said.startswith("pinned, the second to processor "), err
 
 
 def test_run_json():

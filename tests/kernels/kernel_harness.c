@@ -334,7 +334,7 @@ static bool check_team(trial *t)
     static hd_team *team;
     hd_error        err = {0};
     if (t->k->isa & (HD_ISA_DEVICE | HD_ISA_REF)) return true;
-    if (!team && hd_team_open(&team, 3, &err) != HD_OK)
+    if (!team && hd_team_open(&team, 3, NULL, &err) != HD_OK)
         return fail(t, FAULT_STATUS, "%s", err.message);
     hd_team_set_grain(team, 1);
     t->team = hd_team_stream(team);

@@ -267,7 +267,7 @@ def build(library, folder):
     program = folder / "grammar_walk"
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", f"-I{ROOT}/include",
                     f"-I{ROOT}/src", "-o", program, ROOT / "tests/python/grammar_walk.c", library,
-                    "-ljson-c", "-lm", "-lpthread"], check=True)
+                    "-ljson-c", "-lhwloc", "-lm", "-lpthread"], check=True)
     return program
 
 

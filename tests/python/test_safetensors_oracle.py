@@ -28,7 +28,7 @@ def build(library, folder):
     program = folder / "st_echo"
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", f"-I{ROOT}/include",
                     f"-I{ROOT}/src", "-o", program, ROOT / "tests/python/st_echo.c", library,
-                    "-ljson-c", "-lm", "-lpthread"], check=True)
+                    "-ljson-c", "-lhwloc", "-lm", "-lpthread"], check=True)
     return program
 
 

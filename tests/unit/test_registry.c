@@ -150,7 +150,7 @@ static void reads_quotas(void **state)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         assert_int_equal(hd_cpu_quota(none[i]), 0);
     assert_int_equal(hd_cpu_quota("9223372036854775807 1"), 0);
-    assert_true(hd_cpu_count() >= 1);
+    assert_true(hd_cpu_quota_read() >= 0);
 }
 
 static void parses_families(void **state)
