@@ -9,13 +9,6 @@
 
 static inline __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 
-static inline float largest_of_8(__m256 v)
-{
-    __m128 const four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    __m128 const two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
 /* The largest magnitude of n elements; NaN when one is NaN or infinity. */
 static inline float finite_largest(const float *x, int32_t n)
 {

@@ -6,17 +6,6 @@
 /* Scores become whole numbers in the same order; the k-th highest of them is found bit by bit, by
  * counting how many are at least as high, so no list is kept in order on the way. */
 
-/* The lowest is left to NaN, and to what is no row at all. */
-static __m256i to_keys(__m256 score)
-{
-    __m256i const bits = _mm256_castps_si256(_mm256_add_ps(score, _mm256_setzero_ps())); /* no -0 */
-    __m256i const size = _mm256_set1_epi32(INT32_MAX);
-    __m256i const keys =
-        _mm256_xor_si256(bits, _mm256_and_si256(_mm256_srai_epi32(bits, 31), size));
-    __m256i const is_nan = _mm256_castps_si256(_mm256_cmp_ps(score, score, _CMP_UNORD_Q));
-    return _mm256_blendv_epi8(keys, _mm256_set1_epi32(INT32_MIN), is_nan);
-}
-
 /* Of rows [row, row + 8), those before `end`. */
 static __m256i keys_at(const float *score, int32_t row, int32_t end)
 {

@@ -22,6 +22,24 @@ static inline float add_lanes(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+static inline float largest_of_8(__m256 v)
+{
+    __m128 const four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    __m128 const two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* Whole numbers in the order of the scores; the lowest is left to NaN. */
+static inline __m256i to_keys(__m256 score)
+{
+    __m256i const bits = _mm256_castps_si256(_mm256_add_ps(score, _mm256_setzero_ps())); /* no -0 */
+    __m256i const size = _mm256_set1_epi32(INT32_MAX);
+    __m256i const keys =
+        _mm256_xor_si256(bits, _mm256_and_si256(_mm256_srai_epi32(bits, 31), size));
+    __m256i const is_nan = _mm256_castps_si256(_mm256_cmp_ps(score, score, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(keys, _mm256_set1_epi32(INT32_MIN), is_nan);
+}
+
 /* All bits set in the first n of eight lanes. */
 static inline __m256i first_lanes(int32_t n)
 {
