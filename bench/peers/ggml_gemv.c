@@ -1,4 +1,5 @@
-/* Few tokens by one matrix beside ggml's CPU backend: both in one process, taking turns.
+/* Few tokens by one matrix beside ggml's CPU backend, llama.cpp's or ik_llama.cpp's: both in one
+ * process, taking turns.
  * usage: ggml_gemv [TOKENS [THREADS [ROUNDS [ISA]]]]     default: 1, 2, 30, all
  *
  * In every round each contestant multiplies the next eight matrices, 4096 x 4096, of one pool that
@@ -10,7 +11,6 @@
  * ggml rounds activations to eight bits, which the products named f32 do not. */
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
-#include <ggml-cpu.h>
 #include <ggml.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +164,13 @@ static void add_ours(const char *name, const hd_op *op, double bytes, bool has_c
 
 /* ---- ggml's ---- */
 
+typedef struct kind {
+    const char    *name;
+    enum ggml_type type;
+    bool           is_repacked;
+} kind;
+#include GGML_KINDS /* kinds[], find_repack: which ggml this is */
+
 static void run_ggml(contestant *c, int turn)
 {
     if (ggml_backend_graph_compute(c->backend, c->graph[turn]) != GGML_STATUS_SUCCESS)
@@ -198,20 +205,6 @@ static void add_ggml(const char *name, enum ggml_type type, ggml_backend_buffer_
     }
     c->backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(c->backend, threads);
-}
-
-/* Where ggml moves weights for kernels of its own; NULL: nowhere. */
-static ggml_backend_buffer_type_t find_repack(void)
-{
-    ggml_backend_dev_t const           dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    ggml_backend_reg_t const           reg = dev ? ggml_backend_dev_backend_reg(dev) : NULL;
-    ggml_backend_dev_get_extra_bufts_t get = NULL;
-    void *const                        at =
-        reg ? ggml_backend_reg_get_proc_address(reg, "ggml_backend_dev_get_extra_bufts") : NULL;
-    memcpy(&get, &at, sizeof get);
-    for (ggml_backend_buffer_type_t *b = get ? get(dev) : NULL; b && *b; b++)
-        if (strcmp(ggml_backend_buft_name(*b), "CPU_REPACK") == 0) return *b;
-    return NULL;
 }
 
 /* ---- the table ---- */
@@ -282,10 +275,9 @@ int main(int argc, char **argv)
     add_ours("hadal nvfp4 f32", &hd_op_gemm_nvfp4, 0.5625, false);
     add_ours("hadal mxfp4 f32", &hd_op_gemm_mxfp4, 0.53125, false);
     add_ours("hadal fp8 f32", &hd_op_gemm_fp8, 1, false);
-    add_ggml("ggml nvfp4", GGML_TYPE_NVFP4, NULL);
-    add_ggml("ggml mxfp4", GGML_TYPE_MXFP4, NULL);
-    if (find_repack()) add_ggml("ggml mxfp4 repacked", GGML_TYPE_MXFP4, find_repack());
-    add_ggml("ggml q8_0", GGML_TYPE_Q8_0, NULL);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (!kinds[i].is_repacked || find_repack())
+            add_ggml(kinds[i].name, kinds[i].type, kinds[i].is_repacked ? find_repack() : NULL);
     measure();
     print();
     hd_team_close(team);
