@@ -10,6 +10,33 @@
 
 #define HD_EXPERTS_MAX 1024
 
+/* Groups of 32 that a warp looks at together: it waits for one of them as long as for all. */
+#define HD_LOOKS 4
+
+/* Makes first[e], the slots of expert e - 1, the units up to it, for the lanes' e and those at 32
+ * steps behind; returns how many units these experts have. */
+static __device__ __forceinline__ int32_t hd_add_up_units(int32_t *first, int32_t e, int32_t last,
+                                                          int32_t per_unit, int32_t before)
+{
+    int32_t sum[HD_LOOKS], all = 0;
+#pragma unroll
+    for (int i = 0; i < HD_LOOKS; i++)
+        sum[i] = e + 32 * i <= last ? (first[e + 32 * i] + per_unit - 1) / per_unit : 0;
+#pragma unroll
+    for (int o = 1; o < 32; o *= 2)
+#pragma unroll
+        for (int i = 0; i < HD_LOOKS; i++) {
+            int32_t const left = __shfl_up_sync(0xffffffffu, sum[i], o);
+            if ((int)threadIdx.x >= o) sum[i] += left;
+        }
+#pragma unroll
+    for (int i = 0; i < HD_LOOKS; i++) {
+        if (e + 32 * i <= last) first[e + 32 * i] = before + all + sum[i];
+        all += __shfl_sync(0xffffffffu, sum[i], 31);
+    }
+    return all;
+}
+
 /* Counts the slots of each expert and adds up: first[e] becomes the number of units before expert
  * e, first[a.e] that of all. */
 static __device__ void hd_count_units(const hd_grouped_gemm_args &a, int32_t per_unit,
@@ -22,16 +49,8 @@ static __device__ void hd_count_units(const hd_grouped_gemm_args &a, int32_t per
     __syncthreads();
     if (threadIdx.x < 32) {
         int32_t before = 0;
-        for (int32_t base = 1; base <= a.e; base += 32) {
-            int32_t const e = base + threadIdx.x;
-            int32_t       sum = e <= a.e ? (first[e] + per_unit - 1) / per_unit : 0;
-            for (int o = 1; o < 32; o *= 2) {
-                int32_t const left = __shfl_up_sync(0xffffffffu, sum, o);
-                if ((int)threadIdx.x >= o) sum += left;
-            }
-            if (e <= a.e) first[e] = before + sum;
-            before += __shfl_sync(0xffffffffu, sum, 31);
-        }
+        for (int32_t base = 1; base <= a.e; base += HD_LOOKS * 32)
+            before += hd_add_up_units(first, base + (int32_t)threadIdx.x, a.e, per_unit, before);
     }
     __syncthreads();
 }
@@ -50,21 +69,30 @@ static __device__ __forceinline__ int32_t hd_expert_of(const int32_t *first, int
     return low;
 }
 
-/* The slots of expert e that come as its number most * pass and behind, `most` of them at most;
- * returns how many.  Called by whole warps. */
+/* The slots of expert e that come as its number most * pass and behind, `most` of them at most and
+ * of 32: the lane of their place in that order has each.  Returns how many.  Called by whole warps.
+ */
 template <int most>
 static __device__ __forceinline__ int hd_collect(const hd_grouped_gemm_args &a, int32_t e,
-                                                 int32_t pass, int32_t slots[most])
+                                                 int32_t pass, int32_t *own)
 {
     int32_t const all = a.t * a.s;
-    int           seen = 0, n = 0;
-    for (int32_t base = 0; base < all && n < most; base += 32) {
-        int32_t const at = base + threadIdx.x % 32;
-        unsigned      hit = __ballot_sync(0xffffffffu, at < all && a.ids[at] == e);
-        for (; hit && n < most; hit &= hit - 1)
-            if (seen++ >= pass * most) slots[n++] = base + __ffs((int)hit) - 1;
+    int           at = -pass * most; /* place of the next one */
+    for (int32_t base = 0; base < all && at < most; base += HD_LOOKS * 32) {
+        int32_t id[HD_LOOKS];
+#pragma unroll
+        for (int i = 0; i < HD_LOOKS; i++) {
+            int32_t const slot = base + 32 * i + (int32_t)threadIdx.x % 32;
+            id[i] = slot < all ? a.ids[slot] : -1;
+        }
+#pragma unroll
+        for (int i = 0; i < HD_LOOKS; i++) {
+            unsigned hit = __ballot_sync(0xffffffffu, id[i] == e);
+            for (; hit && at < most; hit &= hit - 1, at++)
+                if (at == (int)threadIdx.x % 32) *own = base + 32 * i + __ffs((int)hit) - 1;
+        }
     }
-    return n;
+    return max(at, 0);
 }
 
 /* Warp 0 lists slots of expert e from *at on, `most` of them, -1 behind the last; returns how many

@@ -44,12 +44,12 @@ struct hd_expert_units {
     __device__ __forceinline__ void unit(int32_t i, hd_tile_unit *u) const
     {
         int32_t const e = hd_expert_of(first, a.e, i);
-        int32_t       slots[HD_TILE_TOKENS] = {0, 0, 0, 0};
+        int32_t       own = 0;
         u->m = matrix(i);
-        u->n = hd_collect<HD_TILE_TOKENS>(a, e, i - first[e], slots);
+        u->n = hd_collect<HD_TILE_TOKENS>(a, e, i - first[e], &own);
 #pragma unroll
         for (int q = 0; q < HD_TILE_TOKENS; q++) {
-            int64_t const slot = slots[q];
+            int64_t const slot = __shfl_sync(0xffffffffu, own, q);
             u->x[q] = a.x + (a.xs == 1 ? slot / a.s : slot) * a.k;
             u->y[q] = a.y + slot * a.n;
         }

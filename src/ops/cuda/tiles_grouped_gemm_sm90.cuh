@@ -65,8 +65,13 @@ template <int format, int per_unit> struct hd_td_expert_units {
     __device__ __forceinline__ int take(int32_t unit, hd_td_team team) const
     {
         int32_t const e = hd_expert_of(t->first, a.e, unit);
-        if (hd_td_leads(team))
-            t->n[team] = hd_collect<per_unit>(a, e, unit - t->first[e], t->slot[team]);
+        if (hd_td_leads(team)) {
+            int32_t   own = 0;
+            int const lane = (int)threadIdx.x % 32;
+            int const n = hd_collect<per_unit>(a, e, unit - t->first[e], &own);
+            if (lane < n) t->slot[team][lane] = own;
+            t->n[team] = n;
+        }
         hd_td_sync(team);
         return t->n[team];
     }
