@@ -27,8 +27,9 @@ Gemm = _struct("Gemm", x=P, w=P, sf=P, y=P, t=I, n=I, k=I, g=I, w_scale=F, **COD
 GroupedGemm = _struct("GroupedGemm", x=P, ids=P, w=P, sf=P, w_scale=P, y=P, t=I, s=I, xs=I, n=I,
                       k=I, e=I, **CODES)
 Router = _struct("Router", logits=P, bias=P, table=P, token=P, ids=P, w=P, t=I, s=I, e=I, vocab=I,
-                 scale=F, scoring=c.c_int, is_hash=B)
-SwiGLU = _struct("SwiGLU", gate=P, up=P, w=P, y=P, r=I, n=I, limit=F, has_w=B)
+                 scale=F, scoring=c.c_int, is_hash=B, has_pairs=B, pairs=P)
+SwiGLU = _struct("SwiGLU", gate=P, up=P, w=P, y=P, r=I, n=I, limit=F, has_w=B,
+                 is_paired=B, gate_up=P)
 MoeSum = _struct("MoeSum", y=P, w=P, shared=P, out=P, t=I, s=I, d=I, has_w=B)
 
 

@@ -200,12 +200,12 @@ def note_layers(targets, layers):
     at = {}
     for (family, tokens, context), rows in layers.items():
         for ratio in LAYERS:
-            for part in ("attention", "ffn", "layer", "w1", "w3", "w2", "hc_attn_pre", "hc_attn_post",
+            for part in ("attention", "ffn", "layer", "w1_w3", "w2", "hc_attn_pre", "hc_attn_post",
                          "hc_ffn_pre", "hc_ffn_post", "index_score", "index_topk"):
                 at[family, tokens, context, ratio, part] = find(rows, name=f"{family} {ratio} {part}")
     for family, title in (("nvfp4", "NVFP4"), ("official", "MXFP4")):
         for tokens, want in ((1, 30), (8, 180), (64, 950)):
-            parts = [at.get((family, tokens, 1024, "r4", p)) for p in ("w1", "w3", "w2")]
+            parts = [at.get((family, tokens, 1024, "r4", p)) for p in ("w1_w3", "w2")]
             if None not in parts:
                 targets.note(f"Flash experts {title} (w1, w3, w2), T = {tokens}, us", sum(parts), want)
     for context in (1024, 32768):

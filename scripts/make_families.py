@@ -574,6 +574,7 @@ FAMILIES = {
         "shards",
     ),
     "bad-mixed-experts": ([experts_nvfp4(r"layers\.1\.ffn\.experts\.6\.w3")], [], "shards"),
+    "bad-mixed-gate-up": ([experts_nvfp4(r"layers\.1\.ffn\.experts\.\d+\.w3")], [], "shards"),
     "bad-bias-gone": ([drop(r"layers\.3\.ffn\.gate\.bias")], [], "shards"),
     "bad-extra": (
         [add_beside("norm.weight", "layers.2.attn.wq_c.weight", scalar(1))],

@@ -167,13 +167,16 @@ static hd_matrix make_matrix(maker *m, hd_format f, int32_t n, int32_t k)
     return make_groups(m, f, n, k, 1);
 }
 
-/* Pointers to n_own matrices, over and over. */
-static const void *const *put_list(maker *m, const void *const *own, int32_t n_own, int32_t n)
+/* Pointers to n matrices of each of several projections, n_own of them over and over. */
+static const void *const *put_list(maker *m, const void *const *own, int32_t n_own, int32_t n,
+                                   int32_t projections)
 {
-    const void **const all = hd_memory_alloc((size_t)n * sizeof *all);
+    const void **const all = hd_memory_alloc((size_t)(n * projections) * sizeof *all);
     void              *to = NULL;
     if (!all && m->status == HD_OK) m->status = HD_ERR_MEMORY;
-    for (int32_t i = 0; all && i < n; i++) all[i] = own[i % n_own];
+    for (int32_t i = 0; all && i < n * projections; i++)
+        all[i] = own[i / n * n_own + i % n % n_own];
+    n *= projections;
     if (m->status == HD_OK)
         m->status = hd_bench_put(m->p, all, (size_t)n * sizeof *all, &to, m->err);
     hd_memory_free(all);
@@ -187,19 +190,23 @@ static int32_t count_own(hd_format f, int32_t e, int32_t n, int32_t k)
     return most < (size_t)e ? (int32_t)most : e;
 }
 
-static hd_experts make_experts(maker *m, hd_format f, int32_t e, int32_t n, int32_t k)
+/* `projections` of experts, each of which has e matrices [n, k]. */
+static hd_experts make_experts(maker *m, const hd_experts *each, int32_t projections)
 {
-    const void   *w[MAX_EXPERTS], *sf[MAX_EXPERTS];
-    int32_t const n_own = count_own(f, e, n, k);
-    hd_experts    out = {.format = placed_format(m, f, n, k), .e = e, .n = n, .k = k};
-    for (int32_t i = 0; i < n_own; i++) {
+    const void     *w[2 * MAX_EXPERTS], *sf[2 * MAX_EXPERTS];
+    hd_format const f = each->format;
+    int32_t const   n = each->n, k = each->k, n_own = count_own(f, each->e, n, k);
+    hd_experts      out = *each;
+    out.format = placed_format(m, f, n, k);
+    out.e *= projections;
+    for (int32_t i = 0; i < projections * n_own; i++) {
         w[i] = put_weights(m, f, n, k);
         sf[i] = put_scales(m, f, n, k);
     }
-    out.w = put_list(m, w, n_own, e);
-    if (hd_matrix_sf_bytes(f, n, k)) out.sf = put_list(m, sf, n_own, e);
-    out.scale = put_floats(m, e, false);
-    out.input_scale = put_input_scales(m, e);
+    out.w = put_list(m, w, n_own, each->e, projections);
+    if (hd_matrix_sf_bytes(f, n, k)) out.sf = put_list(m, sf, n_own, each->e, projections);
+    out.scale = put_floats(m, out.e, false);
+    out.input_scale = put_input_scales(m, out.e);
     return out;
 }
 
@@ -259,9 +266,12 @@ static const int32_t *put_routes(maker *m, const hd_config *c, int32_t layer)
 static void make_experts_of(maker *m, const hd_config *c, const hd_bench_family *f,
                             hd_layer_weights *l)
 {
-    l->w1 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
-    l->w3 = make_experts(m, f->experts, c->n_experts, c->d_expert, c->d_model);
-    l->w2 = make_experts(m, f->experts, c->n_experts, c->d_model, c->d_expert);
+    hd_experts const up = {
+        .format = f->experts, .e = c->n_experts, .n = c->d_expert, .k = c->d_model};
+    hd_experts const down = {
+        .format = f->experts, .e = c->n_experts, .n = c->d_model, .k = c->d_expert};
+    l->w1_w3 = make_experts(m, &up, 2);
+    l->w2 = make_experts(m, &down, 1);
 }
 
 static void make_ffn(maker *m, const hd_config *c, const hd_bench_family *f, hd_layer_weights *l)
@@ -344,8 +354,7 @@ static void make_layers(maker *make, hd_bench_layer_model *m, const hd_bench_fam
         if (i == 0)
             make_experts_of(make, c, f, l);
         else {
-            l->w1 = m->layers[0].w1;
-            l->w3 = m->layers[0].w3;
+            l->w1_w3 = m->layers[0].w1_w3;
             l->w2 = m->layers[0].w2;
         }
     }

@@ -41,7 +41,22 @@ bool hd_audit_same_projection(const char *a, const char *b)
            memcmp(a, b, pa) == 0 && strcmp(qa, qb) == 0;
 }
 
-/* Items [begin, end) of the model: the experts of one projection, in the order of the walk. */
+static bool is_gate_or_up(const char *projection)
+{
+    return strcmp(projection, "w1") == 0 || strcmp(projection, "w3") == 0;
+}
+
+bool hd_audit_same_product(const char *a, const char *b)
+{
+    size_t      pa, pb;
+    const char *qa, *qb;
+    return split_expert(a, &pa, &qa) && split_expert(b, &pb, &qb) && pa == pb &&
+           memcmp(a, b, pa) == 0 &&
+           (strcmp(qa, qb) == 0 || (is_gate_or_up(qa) && is_gate_or_up(qb)));
+}
+
+/* Items [begin, end) of the model: the experts of one projection or product, in the order of the
+ * walk. */
 typedef struct expert_run {
     hd_audit      *a;
     hd_audit_item *items;
@@ -66,8 +81,8 @@ static void judge_formats(const expert_run *r)
     for (int64_t i = 0; i < r->n; i++) {
         hd_format const f = r->items[i].what.format;
         if ((int)f == most) continue;
-        snprintf(what, sizeof what, "is %s, %" PRId64 " experts beside it are %s",
-                 hd_format_name(f), n[most], hd_format_name((hd_format)most));
+        snprintf(what, sizeof what, "is %s, %" PRId64 " beside it are %s", hd_format_name(f),
+                 n[most], hd_format_name((hd_format)most));
         tell(r, &r->items[i], HD_ERROR, "mixed-experts", what);
     }
 }
@@ -124,15 +139,32 @@ static void judge_inputs(const expert_run *r)
     }
 }
 
-static void judge_experts(hd_audit *a)
+typedef bool is_same_fn(const char *a, const char *b);
+
+static expert_run find_run(hd_audit *a, int64_t begin, is_same_fn *is_same)
 {
     hd_audit_item *const items = a->model.items;
-    for (int64_t begin = 0, end; begin < a->model.used; begin = end) {
-        for (end = begin + 1; end < a->model.used; end++)
-            if (!hd_audit_same_projection(items[begin].what.name, items[end].what.name)) break;
-        expert_run const r = {a, items + begin, end - begin};
-        if (r.n == 1 || items[begin].what.format == HD_FMT_NONE) continue;
-        judge_formats(&r);
+    int64_t              end = begin + 1;
+    while (end < a->model.used && is_same(items[begin].what.name, items[end].what.name)) end++;
+    return (expert_run){a, items + begin, end - begin};
+}
+
+static bool is_worth_judging(const expert_run *r)
+{
+    return r->n > 1 && r->items[0].what.format != HD_FMT_NONE;
+}
+
+static void judge_experts(hd_audit *a)
+{
+    for (int64_t begin = 0; begin < a->model.used;) {
+        expert_run const r = find_run(a, begin, hd_audit_same_product);
+        if (is_worth_judging(&r)) judge_formats(&r);
+        begin += r.n;
+    }
+    for (int64_t begin = 0; begin < a->model.used;) {
+        expert_run const r = find_run(a, begin, hd_audit_same_projection);
+        begin += r.n;
+        if (!is_worth_judging(&r)) continue;
         judge_presence(&r);
         judge_inputs(&r);
     }

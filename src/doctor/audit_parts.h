@@ -132,6 +132,8 @@ void hd_audit_html_sections(const hd_audit *a, bool is_whole, hd_buffer *out);
 
 /* Whether two matrices are the same projection of two experts of one layer. */
 bool hd_audit_same_projection(const char *a, const char *b);
+/* The same, or gate and up, which one product multiplies: they must be of one format. */
+bool hd_audit_same_product(const char *a, const char *b);
 /* Name without digits, to tell which tensors are alike: "layers.*.attn.wq_a".  Returns out. */
 char *hd_audit_pattern(const char *name, char *out, size_t cap);
 

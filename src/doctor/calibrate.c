@@ -11,43 +11,45 @@
  * A plan and a checkpoint call the same things differently; this is the dictionary. */
 
 static const struct {
-    const char *label, *matrix; /* %d: the expert */
+    const char *label, *matrix; /* %d: the expert                                 */
+    const char *second;         /* of ids beyond all experts, where a step has two */
 } dictionary[] = {
-    {"q_a", "attn.wq_a"},
-    {"q_b", "attn.wq_b"},
-    {"kv", "attn.wkv"},
-    {"o_a", "attn.wo_a"},
-    {"o_b", "attn.wo_b"},
-    {"comp_kv", "attn.compressor.wkv"},
-    {"comp_gate", "attn.compressor.wgate"},
-    {"index_kv", "attn.indexer.compressor.wkv"},
-    {"index_gate", "attn.indexer.compressor.wgate"},
-    {"index_q", "attn.indexer.wq_b"},
-    {"index_weights", "attn.indexer.weights_proj"},
-    {"gate", "ffn.gate"},
-    {"shared_w1", "ffn.shared_experts.w1"},
-    {"shared_w3", "ffn.shared_experts.w3"},
-    {"shared_w2", "ffn.shared_experts.w2"},
-    {"w1", "ffn.experts.%d.w1"},
-    {"w3", "ffn.experts.%d.w3"},
-    {"w2", "ffn.experts.%d.w2"},
-    {"e_proj", "e_proj"},
-    {"h_proj", "h_proj"},
-    {"head", "head"},
+    {"q_a", "attn.wq_a", NULL},
+    {"q_b", "attn.wq_b", NULL},
+    {"kv", "attn.wkv", NULL},
+    {"o_a", "attn.wo_a", NULL},
+    {"o_b", "attn.wo_b", NULL},
+    {"comp_kv", "attn.compressor.wkv", NULL},
+    {"comp_gate", "attn.compressor.wgate", NULL},
+    {"index_kv", "attn.indexer.compressor.wkv", NULL},
+    {"index_gate", "attn.indexer.compressor.wgate", NULL},
+    {"index_q", "attn.indexer.wq_b", NULL},
+    {"index_weights", "attn.indexer.weights_proj", NULL},
+    {"gate", "ffn.gate", NULL},
+    {"shared_w1", "ffn.shared_experts.w1", NULL},
+    {"shared_w3", "ffn.shared_experts.w3", NULL},
+    {"shared_w2", "ffn.shared_experts.w2", NULL},
+    {"w1_w3", "ffn.experts.%d.w1", "ffn.experts.%d.w3"},
+    {"w2", "ffn.experts.%d.w2", NULL},
+    {"e_proj", "e_proj", NULL},
+    {"h_proj", "h_proj", NULL},
+    {"head", "head", NULL},
 };
 
 /* NULL for a step that multiplies by no matrix of the checkpoint. */
-static const char *find_matrix(const hd_step *s)
+static const char *find_matrix(const hd_step *s, bool is_second)
 {
     for (size_t i = 0; i < sizeof dictionary / sizeof dictionary[0]; i++)
-        if (strcmp(dictionary[i].label, s->label) == 0) return dictionary[i].matrix;
+        if (strcmp(dictionary[i].label, s->label) == 0)
+            return is_second ? dictionary[i].second : dictionary[i].matrix;
     return NULL;
 }
 
-/* Writes "layers.3." or "mtp.0." and the matrix of a step. */
-static void name_matrix(const hd_step *s, int32_t expert, char out[HD_NAME_MAX])
+/* Writes "layers.3." or "mtp.0." and the matrix `id` of a step of a model with n experts. */
+static void name_matrix(const hd_step *s, int32_t id, int32_t n, char out[HD_NAME_MAX])
 {
-    const char *const matrix = find_matrix(s), *const number = strstr(matrix, "%d");
+    int32_t const     expert = id % n;
+    const char *const matrix = find_matrix(s, id >= n), *const number = strstr(matrix, "%d");
     char prefix[32] = "";
     if (s->layer >= 0) snprintf(prefix, sizeof prefix, "layers.%d.", s->layer);
     if (s->layer == HD_LAYER_MTP && strcmp(matrix, "head") != 0)
@@ -64,7 +66,7 @@ static void name_matrix(const hd_step *s, int32_t expert, char out[HD_NAME_MAX])
 typedef struct calibration {
     hd_input_fn *on_input;
     void        *user;
-    float       *experts; /* [n_experts] of the step at hand; owned */
+    float       *experts; /* [2 * n_experts] of the step at hand, by id; owned */
     int32_t      n_experts;
 } calibration;
 
@@ -124,7 +126,7 @@ static hd_status see_matrix(const calibration *c, const hd_step *s, const step_i
     char        name[HD_NAME_MAX];
     float const amax = largest_of(in->x, in->rows * in->cols);
     if (isnan(amax)) return fail_input(s, err);
-    name_matrix(s, 0, name);
+    name_matrix(s, 0, c->n_experts, name);
     c->on_input(c->user, name, (double)amax);
     return HD_OK;
 }
@@ -133,8 +135,9 @@ static hd_status see_matrix(const calibration *c, const hd_step *s, const step_i
 static hd_status see_experts(const calibration *c, const hd_step *s, const step_input *in,
                              hd_error *err)
 {
-    char name[HD_NAME_MAX];
-    for (int32_t e = 0; e < c->n_experts; e++) c->experts[e] = -1;
+    char          name[HD_NAME_MAX];
+    int32_t const n = 2 * c->n_experts;
+    for (int32_t e = 0; e < n; e++) c->experts[e] = -1;
     for (int64_t row = 0; row < in->rows; row++) {
         float const amax = largest_of(in->x + row * in->cols, in->cols);
         if (isnan(amax)) return fail_input(s, err);
@@ -143,9 +146,9 @@ static hd_status see_experts(const calibration *c, const hd_step *s, const step_
             *at = amax > *at ? amax : *at;
         }
     }
-    for (int32_t e = 0; e < c->n_experts; e++) {
+    for (int32_t e = 0; e < n; e++) {
         if (c->experts[e] < 0) continue;
-        name_matrix(s, e, name);
+        name_matrix(s, e, c->n_experts, name);
         c->on_input(c->user, name, (double)c->experts[e]);
     }
     return HD_OK;
@@ -154,7 +157,8 @@ static hd_status see_experts(const calibration *c, const hd_step *s, const step_
 static hd_status on_step(void *user, const hd_step *s, hd_error *err)
 {
     const char *const op = s->kernel->op->name;
-    if ((strncmp(op, "gemm_", 5) != 0 && strncmp(op, "grouped_gemm_", 13) != 0) || !find_matrix(s))
+    if ((strncmp(op, "gemm_", 5) != 0 && strncmp(op, "grouped_gemm_", 13) != 0) ||
+        !find_matrix(s, false))
         return HD_OK;
     step_input const in = find_input(s);
     return in.ids ? see_experts(user, s, &in, err) : see_matrix(user, s, &in, err);
@@ -184,7 +188,7 @@ hd_status hd_calibrate(hd_engine *e, const hd_calibration_text *text, hd_input_f
     if (e->device || e->options.act != HD_ACT_EXACT)
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "calibration needs exact activations on the host");
     calibration c = {on_input, user, NULL, e->model.config->n_experts};
-    c.experts = hd_memory_alloc((size_t)c.n_experts * sizeof *c.experts);
+    c.experts = hd_memory_alloc(2 * (size_t)c.n_experts * sizeof *c.experts);
     if (!c.experts) HD_FAIL(err, HD_ERR_MEMORY, "no memory for %d experts", c.n_experts);
     hd_status const s = run(e, text, &c, log, err);
     hd_memory_free(c.experts);

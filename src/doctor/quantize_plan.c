@@ -144,13 +144,13 @@ static bool becomes_nvfp4(const hd_quantize *q, const hd_scanned *m)
     return m->format == HD_FMT_NVFP4 || hd_name_map_find(&q->by_name, m->name) >= 0;
 }
 
-/* No engine takes experts of two formats in one projection; the audit would say so in the end. */
+/* No engine takes experts of two formats in one product; the audit would say so in the end. */
 static hd_status check_experts(const hd_quantize *q, hd_error *err)
 {
     const hd_audit_item *const items = q->source.items;
     for (int64_t i = 1; i < q->source.used; i++) {
         const hd_scanned *const a = &items[i - 1].what, *const b = &items[i].what;
-        if (!hd_audit_same_projection(a->name, b->name)) continue;
+        if (!hd_audit_same_product(a->name, b->name)) continue;
         if (becomes_nvfp4(q, a) == becomes_nvfp4(q, b)) continue;
         HD_FAIL(err, HD_ERR_INVALID, "of the experts %s and %s only one would be NVFP4", a->name,
                 b->name);

@@ -7,7 +7,8 @@
 
 hd_act hd_model_default_act(const hd_weights *w)
 {
-    if (w->n_nvfp4_experts) return w->layers[0].w1.input_scale[0] > 0 ? HD_ACT_NVFP4 : HD_ACT_EXACT;
+    if (w->n_nvfp4_experts)
+        return w->layers[0].w1_w3.input_scale[0] > 0 ? HD_ACT_NVFP4 : HD_ACT_EXACT;
     if (w->n_matrices[HD_FMT_MXFP4] || w->n_matrices[HD_FMT_FP8]) return HD_ACT_OFFICIAL;
     return HD_ACT_EXACT;
 }

@@ -7,8 +7,9 @@
 #include "ops/swiglu.h"
 
 typedef struct routing {
-    int32_t *ids; /* [t, s] */
-    float   *w;   /* [t, s] */
+    int32_t *ids;   /* [t, s]                                       */
+    int32_t *pairs; /* [t, s, 2] of w1 and w3, which lie in one list */
+    float   *w;     /* [t, s]                                       */
 } routing;
 
 static routing add_router(const hd_site *s, const float *x)
@@ -20,23 +21,25 @@ static routing add_router(const hd_site *s, const float *x)
     };
     const hd_config *const c = s->m->config;
     int32_t const          k = c->n_experts_used;
-    routing const          r = {hd_plan_room(s->p, s->t, k), hd_plan_room(s->p, s->t, k)};
+    routing const          r = {hd_plan_room(s->p, s->t, k), hd_plan_room(s->p, s->t, 2 * k),
+                                hd_plan_room(s->p, s->t, k)};
     float *const           logits = HD_LINEAR(s, "gate", .w = &s->w->gate, .x = x, .t = s->t);
     HD_ADD(s->p, "router", router, .logits = logits, .bias = s->w->gate_bias,
            .table = s->w->tid2eid, .token = s->b->token, .ids = r.ids, .w = r.w, .t = s->t, .s = k,
            .e = c->n_experts, .vocab = c->n_vocab, .scale = c->routed_scale,
-           .scoring = scores[c->scoring], .is_hash = s->w->tid2eid != NULL);
+           .scoring = scores[c->scoring], .is_hash = s->w->tid2eid != NULL, .has_pairs = true,
+           .pairs = r.pairs);
     return r;
 }
 
-/* One projection of the routed experts: y [t, k, n] of x [t, xs, k].  W4A4 rounds the input
- * with each expert's own scale, so every slot then has its own. */
+/* A product of the routed experts: y [t, slots, n] of x [t, xs, k].  W4A4 rounds the input
+ * with each matrix' own scale, so every slot then has its own. */
 typedef struct projection {
     const char       *label, *round_label;
     const hd_experts *w;
     const float      *x;
-    const int32_t    *ids;
-    int32_t           xs;
+    const int32_t    *ids; /* [t, slots] */
+    int32_t           slots, xs;
 } projection;
 
 #define OP(suffix, format) [HD_FMT_##format] = &hd_op_grouped_gemm_##suffix,
@@ -53,7 +56,7 @@ static bool wants_codes(const hd_site *s, const hd_op *op, const hd_grouped_gemm
 /* The input of the product a, whose dimensions are set but for xs, which may change. */
 static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_gemm_args *a)
 {
-    int32_t const k = s->m->config->n_experts_used, from = j->xs;
+    int32_t const from = j->xs;
     bool const    is_fp = j->w->format == HD_FMT_F32 || j->w->format == HD_FMT_BF16;
     if (s->m->act == HD_ACT_OFFICIAL && !is_fp) {
         float *const y = hd_plan_room(s->p, (int64_t)s->t * from, j->w->k);
@@ -63,14 +66,14 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
     }
     if (s->m->act != HD_ACT_NVFP4 || hd_format_in_rows(j->w->format) != HD_FMT_NVFP4)
         return (hd_rows_in){.x = j->x};
-    a->xs = k;
+    a->xs = j->slots;
     return hd_add_nvfp4_rounding(
         s, j->round_label,
         (hd_quant_nvfp4_args){.x = j->x,
                               .ids = j->ids,
                               .scale = j->w->input_scale,
                               .t = s->t * from,
-                              .s = k / from,
+                              .s = j->slots / from,
                               .k = j->w->k,
                               .e = j->w->e,
                               .has_ids = true,
@@ -79,14 +82,13 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
 
 static float *add_projection(const hd_site *s, const projection *j)
 {
-    int32_t const        k = s->m->config->n_experts_used;
     hd_grouped_gemm_args a = {.ids = j->ids,
                               .w = j->w->w,
                               .sf = j->w->sf,
                               .w_scale = j->w->scale,
-                              .y = hd_plan_room(s->p, (int64_t)s->t * k, j->w->n),
+                              .y = hd_plan_room(s->p, (int64_t)s->t * j->slots, j->w->n),
                               .t = s->t,
-                              .s = k,
+                              .s = j->slots,
                               .xs = j->xs,
                               .n = j->w->n,
                               .k = j->w->k,
@@ -101,22 +103,16 @@ static float *add_projection(const hd_site *s, const projection *j)
     return a.y;
 }
 
-static float *add_swiglu(const hd_site *s, const char *label, float *gate, const float *up,
-                         const float *w, int32_t rows)
-{
-    HD_ADD(s->p, label, swiglu, .gate = gate, .up = up, .w = w, .y = gate, .r = rows,
-           .n = s->m->config->d_expert, .limit = s->m->config->swiglu_limit, .has_w = w != NULL);
-    return gate;
-}
-
 static float *add_shared_expert(const hd_site *s, const hd_normed *in)
 {
+    const hd_config *const c = s->m->config;
     float *const gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = in->x, .from = in,
                                   .t = s->t, .input = HD_INPUT_ROUNDED);
     float *const up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = in->x, .from = in,
                                 .t = s->t, .input = HD_INPUT_ROUNDED);
-    float *const h = add_swiglu(s, "shared_swiglu", gate, up, NULL, s->t);
-    return HD_LINEAR(s, "shared_w2", .w = &s->w->shared_w2, .x = h, .t = s->t,
+    HD_ADD(s->p, "shared_swiglu", swiglu, .gate = gate, .up = up, .y = gate, .r = s->t,
+           .n = c->d_expert, .limit = c->swiglu_limit);
+    return HD_LINEAR(s, "shared_w2", .w = &s->w->shared_w2, .x = gate, .t = s->t,
                      .input = HD_INPUT_ROUNDED);
 }
 
@@ -129,14 +125,14 @@ float *hd_add_moe(const hd_site *s, const hd_normed *in)
     int32_t const          k = c->n_experts_used;
     bool const             w_first = s->m->act == HD_ACT_OFFICIAL;
     routing const          r = add_router(s, x);
-    projection const       w1 = {"w1", "w1_in", &s->w->w1, x, r.ids, 1};
-    projection const       w3 = {"w3", "w3_in", &s->w->w3, x, r.ids, 1};
-    float *const           gate = add_projection(s, &w1);
-    float *const           up = add_projection(s, &w3);
-    float *const           h = add_swiglu(s, "swiglu", gate, up, w_first ? r.w : NULL, s->t * k);
-    projection const       w2 = {"w2", "w2_in", &s->w->w2, h, r.ids, k};
-    float *const           y = add_projection(s, &w2);
-    float *const           out = add_shared_expert(s, in);
+    projection const       w1_w3 = {"w1_w3", "w1_w3_in", &s->w->w1_w3, x, r.pairs, 2 * k, 1};
+    float *const           gate_up = add_projection(s, &w1_w3);
+    float *const           h = hd_plan_room(s->p, (int64_t)s->t * k, c->d_expert);
+    HD_ADD(s->p, "swiglu", swiglu, .gate_up = gate_up, .w = r.w, .y = h, .r = s->t * k,
+           .n = c->d_expert, .limit = c->swiglu_limit, .has_w = w_first, .is_paired = true);
+    projection const w2 = {"w2", "w2_in", &s->w->w2, h, r.ids, k, k};
+    float *const     y = add_projection(s, &w2);
+    float *const     out = add_shared_expert(s, in);
     HD_ADD(s->p, "moe_sum", moe_sum, .y = y, .w = r.w, .shared = out, .out = out, .t = s->t, .s = k,
            .d = c->d_model, .has_w = !w_first);
     return out;

@@ -15,6 +15,7 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     if (a->is_hash) out[n++] = HD_OPERAND(router, token, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(router, ids, HD_OUT, HD_I32, a->t, a->s);
     out[n++] = HD_OPERAND(router, w, HD_OUT, HD_F32, a->t, a->s);
+    if (a->has_pairs) out[n++] = HD_OPERAND(router, pairs, HD_OUT, HD_I32, a->t, a->s, 2);
     return n;
 }
 
@@ -107,6 +108,16 @@ static bool judge_weights(const hd_router_args *a, const int32_t *ids, const flo
     return true;
 }
 
+static bool judge_pairs(const hd_router_args *a, const int32_t *ids, const int32_t *pairs,
+                        hd_op_verdict *v)
+{
+    for (int32_t s = 0; s < a->s; s++)
+        for (int32_t i = 0; i < 2; i++)
+            if (pairs[2 * s + i] != ids[s] + i * a->e)
+                return reject(v, "wrong pair of", s, ids[s], pairs[2 * s + i]);
+    return true;
+}
+
 /* Without bias the scores of equal logits are equal bits, so a tie at the cut must go to the
  * lowest id: exact arithmetic and f32 agree on it. */
 static bool judge_ties(const hd_router_args *a, const float *logits, const int32_t *ids,
@@ -131,6 +142,7 @@ static bool judge(const hd_op_runs *r, int64_t row, hd_op_verdict *v)
     if (in->is_hash ? !judge_hashed(in, row, ids, v)
                     : !judge_picked(in, ids, score, v) || !judge_ties(in, logits, ids, v))
         return false;
+    if (in->has_pairs && !judge_pairs(in, ids, got->pairs + row * in->s * 2, v)) return false;
     return judge_weights(in, ids, got->w + row * in->s, score, v);
 }
 

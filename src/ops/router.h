@@ -12,7 +12,9 @@ HD_BEGIN_C
  *   hash:    table[token]
  *   w = score[picked] / sum(score[picked]) * scale     (softmax is not divided again)
  *
- * The experts of a token come by falling weight, ties by rising id.
+ * The experts of a token come by falling weight, ties by rising id.  With has_pairs the same also
+ * as the ids of two matrices an expert, in a list of 2e that has the second ones behind all first
+ * ones.
  *
  * numerics  scores in f32 or wider; an id may differ where its score is within tolerance of
  *           the cut
@@ -34,7 +36,8 @@ typedef struct hd_router_args {
     int32_t         t, s, e, vocab;
     float           scale; /* routed_scaling_factor */
     hd_router_score scoring;
-    bool            is_hash;
+    bool            is_hash, has_pairs;
+    int32_t        *pairs; /* [t, s, 2]  out  id and id + e, only when has_pairs */
 } hd_router_args;
 
 #define HD_ROUTER_MAX_EXPERTS 1024

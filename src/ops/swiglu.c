@@ -8,8 +8,9 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
 {
     const hd_swiglu_args *const a = args;
     int32_t                     n = 0;
-    out[n++] = HD_OPERAND(swiglu, gate, HD_IN, HD_F32, a->r, a->n);
-    out[n++] = HD_OPERAND(swiglu, up, HD_IN, HD_F32, a->r, a->n);
+    if (a->is_paired) out[n++] = HD_OPERAND(swiglu, gate_up, HD_IN, HD_F32, a->r, 2, a->n);
+    if (!a->is_paired) out[n++] = HD_OPERAND(swiglu, gate, HD_IN, HD_F32, a->r, a->n);
+    if (!a->is_paired) out[n++] = HD_OPERAND(swiglu, up, HD_IN, HD_F32, a->r, a->n);
     if (a->has_w) out[n++] = HD_OPERAND(swiglu, w, HD_IN, HD_F32, a->r);
     out[n++] = HD_OPERAND(swiglu, y, HD_OUT, HD_F32, a->r, a->n);
     return n;
@@ -26,12 +27,13 @@ static const char *breaks(const void *args)
 static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_swiglu_args *const in = r->in, *const ref = r->ref;
+    const float *const up_row = hd_swiglu_up(in, row);
     (void)o;
     for (int32_t i = 0; i < in->n; i++) {
-        int64_t const at = row * in->n + i;
-        double const  up = fmin(fabs((double)in->up[at]), (double)in->limit);
-        double const  w = in->has_w ? fabs((double)in->w[row]) : 1;
-        allowed[i] = 16 * HD_ROUNDOFF * fabs((double)ref->y[at]) + 0x1p-119 * up * w;
+        double const up = fmin(fabs((double)up_row[i]), (double)in->limit);
+        double const w = in->has_w ? fabs((double)in->w[row]) : 1;
+        double const y = fabs((double)ref->y[row * in->n + i]);
+        allowed[i] = 16 * HD_ROUNDOFF * y + 0x1p-119 * up * w;
     }
 }
 

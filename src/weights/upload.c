@@ -160,8 +160,7 @@ static hd_status move_ffn(const uploader *u, hd_layer_weights *l)
     HD_TRY(move_floats(u, &l->gate_bias, c->n_experts));
     HD_TRY(move(u, &table, (size_t)c->n_vocab * (size_t)c->n_experts_used * sizeof(int32_t)));
     l->tid2eid = table;
-    HD_TRY(move_experts(u, &l->w1));
-    HD_TRY(move_experts(u, &l->w3));
+    HD_TRY(move_experts(u, &l->w1_w3));
     return move_experts(u, &l->w2);
 }
 

@@ -98,51 +98,81 @@ static hd_status take_attention(const block *b, hd_layer_weights *l)
 /* ---- routed experts ---- */
 
 /* The experts of one projection share format and shape, and all or none know the range of
- * their input: one that does not would be the one that breaks. */
-static hd_status check_expert(const block *b, const hd_experts *x, int32_t e, const hd_matrix *m,
+ * their input: one that does not would be the one that breaks.  `first` is that of expert 0. */
+static hd_status check_expert(const block *b, const hd_matrix *first, int32_t e, const hd_matrix *m,
                               const char *projection)
 {
     hd_error *const err = b->taker->err;
     if (b->taker->survey) return HD_OK; /* it sees which one differs from all */
-    if (m->format != x->format)
+    if (m->format != first->format)
         HD_FAIL(err, HD_ERR_UNSUPPORTED, "%sffn.experts.%d.%s is %s, expert 0 is %s", b->prefix, e,
-                projection, hd_format_name(m->format), hd_format_name(x->format));
-    if ((m->input_scale > 0) != (x->input_scale[0] > 0))
+                projection, hd_format_name(m->format), hd_format_name(first->format));
+    if ((m->input_scale > 0) != (first->input_scale > 0))
         HD_FAIL(err, HD_ERR_FORMAT, "%sffn.experts.%d.%s %s input_scale, expert 0 %s", b->prefix, e,
                 projection, m->input_scale > 0 ? "has an" : "lacks its",
                 m->input_scale > 0 ? "has none" : "has one");
     return HD_OK;
 }
 
-static hd_status take_experts(const block *b, const char *projection, int32_t n, int32_t k,
-                              hd_experts *out)
+/* The list of a hd_experts while it is filled. */
+typedef struct expert_list {
+    const void **w, **sf;
+    float       *scale, *input;
+} expert_list;
+
+static hd_status make_list(const block *b, int32_t n, expert_list *l)
 {
-    hd_pool *const     pool = &b->taker->weights->pool;
-    size_t const       e = (size_t)b->c->n_experts;
-    const void **const w = hd_pool_alloc(pool, e * sizeof *w);
-    const void **const sf = hd_pool_alloc(pool, e * sizeof *sf);
-    float *const       scale = hd_pool_alloc(pool, e * sizeof *scale);
-    float *const       input = hd_pool_alloc(pool, e * sizeof *input);
-    if (!w || !sf || !scale || !input)
+    hd_pool *const pool = &b->taker->weights->pool;
+    size_t const   e = (size_t)n;
+    l->w = hd_pool_alloc(pool, e * sizeof *l->w);
+    l->sf = hd_pool_alloc(pool, e * sizeof *l->sf);
+    l->scale = hd_pool_alloc(pool, e * sizeof *l->scale);
+    l->input = hd_pool_alloc(pool, e * sizeof *l->input);
+    if (!l->w || !l->sf || !l->scale || !l->input)
         HD_FAIL(b->taker->err, HD_ERR_MEMORY, "no memory for the experts of %s", b->prefix);
-    *out = (hd_experts){
-        .e = b->c->n_experts, .n = n, .k = k, .w = w, .scale = scale, .input_scale = input};
-    for (int32_t i = 0; i < out->e; i++) {
+    return HD_OK;
+}
+
+/* The matrices [n, k] of all experts, to the list from `at` on; *first is that of expert 0. */
+static hd_status take_projection(const block *b, const char *projection, const hd_experts *x,
+                                 const expert_list *l, int32_t at, hd_matrix *first)
+{
+    for (int32_t i = 0; i < b->c->n_experts; i++) {
         char      name[HD_NAME_MAX];
         hd_matrix m;
         snprintf(name, sizeof name, "%sffn.experts.%d.%s", b->prefix, i, projection);
-        HD_TRY(hd_take_expert(b->taker, name, n, k, &m));
-        w[i] = m.w;
-        sf[i] = m.sf;
-        scale[i] = m.scale;
-        input[i] = m.input_scale;
-        if (i == 0) out->format = m.format;
-        HD_TRY(check_expert(b, out, i, &m, projection));
+        HD_TRY(hd_take_expert(b->taker, name, x->n, x->k, &m));
+        l->w[at + i] = m.w;
+        l->sf[at + i] = m.sf;
+        l->scale[at + i] = m.scale;
+        l->input[at + i] = m.input_scale;
+        if (i == 0) *first = m;
+        HD_TRY(check_expert(b, first, i, &m, projection));
     }
-    if (sf[0]) out->sf = sf;
-    if (out->format == HD_FMT_NVFP4) b->taker->weights->n_nvfp4_experts += out->e;
+    if (first->format == HD_FMT_NVFP4) b->taker->weights->n_nvfp4_experts += b->c->n_experts;
     hd_log_progress(b->taker->log, "loading weights", ++b->taker->n_projections,
                     b->taker->most_projections);
+    return HD_OK;
+}
+
+/* Projections that one product multiplies are of one format; `second` may be NULL. */
+static hd_status take_experts(const block *b, const char *first, const char *second,
+                              hd_experts *out)
+{
+    hd_matrix   one = {0}, two = {0};
+    expert_list l;
+    out->e = (second ? 2 : 1) * b->c->n_experts;
+    HD_TRY(make_list(b, out->e, &l));
+    HD_TRY(take_projection(b, first, out, &l, 0, &one));
+    if (second) HD_TRY(take_projection(b, second, out, &l, b->c->n_experts, &two));
+    if (second && two.format != one.format && !b->taker->survey)
+        HD_FAIL(b->taker->err, HD_ERR_UNSUPPORTED, "%sffn.experts.0.%s is %s, its %s is %s",
+                b->prefix, second, hd_format_name(two.format), first, hd_format_name(one.format));
+    out->format = one.format;
+    out->w = l.w;
+    out->sf = l.sf[0] ? l.sf : NULL;
+    out->scale = l.scale;
+    out->input_scale = l.input;
     return HD_OK;
 }
 
@@ -164,9 +194,10 @@ static hd_status take_ffn(const block *b, hd_layer_weights *l)
     HD_TRY(take_matrix(b, "ffn.shared_experts.w1", inner, d, &l->shared_w1));
     HD_TRY(take_matrix(b, "ffn.shared_experts.w3", inner, d, &l->shared_w3));
     HD_TRY(take_matrix(b, "ffn.shared_experts.w2", d, inner, &l->shared_w2));
-    HD_TRY(take_experts(b, "w1", inner, d, &l->w1));
-    HD_TRY(take_experts(b, "w3", inner, d, &l->w3));
-    return take_experts(b, "w2", d, inner, &l->w2);
+    l->w1_w3 = (hd_experts){.n = inner, .k = d};
+    l->w2 = (hd_experts){.n = d, .k = inner};
+    HD_TRY(take_experts(b, "w1", "w3", &l->w1_w3));
+    return take_experts(b, "w2", NULL, &l->w2);
 }
 
 static hd_status take_block(const block *b, int32_t ratio, hd_layer_weights *l)

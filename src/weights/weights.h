@@ -14,7 +14,8 @@
 
 HD_BEGIN_C
 
-/* One projection of all routed experts of a layer: [e] matrices of one format and shape. */
+/* Projections of all routed experts of a layer: [e] matrices of one format and shape, e for each
+ * projection. */
 typedef struct hd_experts {
     hd_format          format;
     int32_t            e, n, k;
@@ -54,7 +55,8 @@ typedef struct hd_layer_weights {
     const float          *gate_bias;  /* [n_experts]; NULL in hash layers */
     const int32_t        *tid2eid;    /* [n_vocab, n_experts_used]; hash layers only */
     hd_matrix             shared_w1, shared_w3, shared_w2;
-    hd_experts            w1, w3, w2; /* gate, up, down */
+    hd_experts            w1_w3; /* gate of all experts, then up of all */
+    hd_experts            w2;    /* down */
 } hd_layer_weights;
 
 typedef struct hd_mtp_weights {

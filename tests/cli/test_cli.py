@@ -551,7 +551,7 @@ def test_w4a4_multiplies_codes():
     for act, coded in (("nvfp4", True), ("exact", False)):
         assert hadal(*trace, "--act", act)[0] == 0
         kernels = tensors(dump)["__metadata__"]
-        for step, op in (("q_a", "gemm_nvfp4"), ("w1", "grouped_gemm_nvfp4"), ("w2", "grouped_gemm_nvfp4")):
+        for step, op in (("q_a", "gemm_nvfp4"), ("w1_w3", "grouped_gemm_nvfp4"), ("w2", "grouped_gemm_nvfp4")):
             name = kernels[f"kernel.L00.{step}"]
             assert name.startswith(f"{op}_w4a4") == coded or name == f"{op}_ref", (act, step, name)
 

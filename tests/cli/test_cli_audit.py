@@ -409,6 +409,7 @@ TOLD = {
     "bad-architecture": ("error", "config"), "bad-bias-gone": ("error", "missing"),
     "bad-dead-experts": ("error", "input-scale"), "bad-extra": ("error", "extra"),
     "bad-global-scale-gone": ("error", "missing"), "bad-mixed-experts": ("error", "mixed-experts"),
+    "bad-mixed-gate-up": ("error", "mixed-experts"),
     "bad-model-type": ("error", "config"), "bad-norm-nan": ("error", "nan"),
     "bad-one-input-scale": ("error", "input-scale"), "bad-router-id": ("error", "table"),
     "bad-v41": ("error", "config"), "config-wrong-hints": ("warning", "config-says"),

@@ -90,7 +90,7 @@ def test_layer():
         assert near(sum(row["bytes"] for row in steps), whole["bytes"], 1e-4), whole
         assert near(sum(row["bytes"] for row in parts), whole["bytes"], 1e-4), parts
         names = {row["name"][len(kind):] for row in steps}
-        assert {"q_a", "attn", "router", "w1", "w2", "moe_sum", "hc_ffn_post"} <= names, names
+        assert {"q_a", "attn", "router", "w1_w3", "w2", "moe_sum", "hc_ffn_post"} <= names, names
         assert ("index_topk" in names) == (" r4 " in kind) and ("comp_pool" in names) == (" r0 " not in kind)
     # Six experts of three matrices, of four bits and a scale for 16: most of what is read.
     assert 6 * 3 * 4096 * 2048 * 9 / 16 < wholes[0]["bytes"] < 200e6, wholes[0]

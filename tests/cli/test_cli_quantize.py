@@ -668,6 +668,8 @@ def test_refusals():
             want=r"matrix mtp\.0\.\S+ is (FP8|MXFP4) and would stay so")
     refused(OFFICIAL, target, "--to", "nvfp4-experts", "--keep", "*.experts.3.w2",
             want=r"of the experts layers\.0\.ffn\.experts\.2\.w2 and \S+3\.w2 only one")
+    refused(OFFICIAL, target, "--to", "nvfp4-experts", "--keep", "*.experts.*.w3",
+            want=r"of the experts layers\.0\.ffn\.experts\.7\.w1 and \S+0\.w3 only one")
     c = json.loads((OFFICIAL / "config.json").read_text())
     c["quantization_config"]["quant_method"] = "compressed-tensors"
     other = write(SCRATCH / "other-words", read(OFFICIAL), 1, c)

@@ -36,6 +36,7 @@ static void make(const test_case *c, void *args)
                               .scoring = (hd_router_score)(i % 3),
                               .is_hash = i % 4 == 0};
     a->vocab = VOCAB;
+    a->has_pairs = i % 3 != 1;
     a->scale = i & 1 ? 1.5f : 1;
 }
 

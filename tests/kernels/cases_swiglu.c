@@ -19,13 +19,16 @@ static void make(const test_case *c, void *args)
         *a = (hd_swiglu_args){.r = 3, .n = 1 + i - N_SHAPES};
     a->limit = limits[i % 3];
     a->has_w = i % 2 == 0;
+    a->is_paired = i % 3 != 1;
 }
 
-/* Uniform gates reach both flat parts of the sigmoid. */
+/* Uniform gates reach both flat parts of the sigmoid, and ups both clamps. */
 static void fill(const void *args, const hd_operand *o, void *data, test_case *c)
 {
     (void)args;
     if (c->pattern == TEST_UNIFORM && test_is(o, "gate"))
+        test_fill_range(o, data, c, -120, 30);
+    else if (c->pattern == TEST_UNIFORM && test_is(o, "gate_up"))
         test_fill_range(o, data, c, -120, 30);
     else if (c->pattern == TEST_UNIFORM && test_is(o, "up"))
         test_fill_range(o, data, c, -20, 20);

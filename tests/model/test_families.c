@@ -332,6 +332,8 @@ static const bad_folder bad_folders[] = {
      "/bad-global-scale-gone: wanted F32 [] beside NVFP4 block scales"},
     {"bad-mixed-experts", HD_ERR_UNSUPPORTED,
      "layers.1.ffn.experts.6.w3 is NVFP4, expert 0 is MXFP4"},
+    {"bad-mixed-gate-up", HD_ERR_UNSUPPORTED,
+     "layers.1.ffn.experts.0.w3 is NVFP4, its w1 is MXFP4"},
     {"bad-bias-gone", HD_ERR_FORMAT,
      "tensor layers.3.ffn.gate.bias is missing from " FOLDER
      "/bad-bias-gone: wanted F32, BF16 or F16 [8]"},

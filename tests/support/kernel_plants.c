@@ -241,7 +241,7 @@ const kernel_plant kernel_plants[] = {
     {"L01.o_b", "L01.o_b.y", swap_nibbles, NULL},
     {"L04.kv", "L04.kv.y", shift_scales, NULL},
     {"L03.kv", "L03.kv.y", stale_scale, NULL},
-    {"L02.w3", "L02.w3.y", next_experts_scale, NULL},
+    {"L02.w1_w3", "L02.w1_w3.y", next_experts_scale, NULL},
     {"L02.w2", "L02.w2.y", one_input_for_all_slots, NULL},
     {"L03.moe_sum", "L03.moe_sum.out", drop_expert, NULL},
     {"L04.moe_sum", "L04.moe_sum.out", no_weights, NULL},

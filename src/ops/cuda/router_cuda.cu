@@ -108,8 +108,12 @@ static __device__ void write_slot(const hd_router_args &a, const router_shared &
         sum += s.picked[i];
     }
     if (a.scoring == HD_ROUTER_SOFTMAX) sum = 1;
-    a.ids[(int64_t)blockIdx.x * a.s + place] = id;
-    a.w[(int64_t)blockIdx.x * a.s + place] = s.picked[own] / sum * a.scale;
+    int64_t const at = (int64_t)blockIdx.x * a.s + place;
+    a.ids[at] = id;
+    a.w[at] = s.picked[own] / sum * a.scale;
+    if (!a.has_pairs) return;
+    a.pairs[2 * at] = id;
+    a.pairs[2 * at + 1] = id + a.e;
 }
 
 static __global__ void route_tokens(hd_router_args const a)

@@ -11,8 +11,9 @@ static __global__ void gate_rows(hd_swiglu_args const a)
     int32_t const i = (int32_t)(blockIdx.y * THREADS + threadIdx.x);
     if (i >= a.n) return;
     hd_take_turn();
-    int64_t const at = (int64_t)blockIdx.x * a.n + i;
-    float const   gate = a.gate[at], up = a.up[at];
+    int64_t const at = (int64_t)blockIdx.x * a.n + i, pair = at + (int64_t)blockIdx.x * a.n;
+    float const   gate = a.is_paired ? a.gate_up[pair] : a.gate[at];
+    float const   up = a.is_paired ? a.gate_up[pair + a.n] : a.up[at];
     float const   g = gate > a.limit ? a.limit : gate;
     float const   u = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;
     a.y[at] = g / (1 + expf(-g)) * u * (a.has_w ? a.w[blockIdx.x] : 1.0f);

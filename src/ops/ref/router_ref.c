@@ -55,8 +55,12 @@ static void write_weights(const hd_router_args *a, int32_t t, const double *scor
     for (int32_t s = 0; s < a->s; s++) sum += score[ids[s]];
     if (a->scoring == HD_ROUTER_SOFTMAX) sum = 1;
     for (int32_t s = 0; s < a->s; s++) {
-        a->ids[(int64_t)t * a->s + s] = ids[s];
-        a->w[(int64_t)t * a->s + s] = (float)(score[ids[s]] / sum * a->scale);
+        int64_t const at = (int64_t)t * a->s + s;
+        a->ids[at] = ids[s];
+        a->w[at] = (float)(score[ids[s]] / sum * a->scale);
+        if (!a->has_pairs) continue;
+        a->pairs[2 * at] = ids[s];
+        a->pairs[2 * at + 1] = ids[s] + a->e;
     }
 }
 

@@ -18,12 +18,13 @@ static void run_rows(const void *args, int64_t begin, int64_t end)
     const hd_swiglu_args *const a = args;
     __m256 const                limit = _mm256_set1_ps(a->limit);
     for (int64_t r = begin; r < end; r++) {
+        const float *const gate = hd_swiglu_gate(a, r), *const up = hd_swiglu_up(a, r);
+        float *const y = a->y + r * a->n;
         __m256 const w = _mm256_set1_ps(a->has_w ? a->w[r] : 1);
         for (int32_t c = 0; c < a->n; c += 8) {
-            int64_t const at = r * a->n + c;
             int32_t const n = a->n - c;
-            __m256 const  y = gate_8(load_first(a->gate + at, n), load_first(a->up + at, n), limit);
-            store_first(a->y + at, n, _mm256_mul_ps(y, w));
+            __m256 const  h = gate_8(load_first(gate + c, n), load_first(up + c, n), limit);
+            store_first(y + c, n, _mm256_mul_ps(h, w));
         }
     }
 }
