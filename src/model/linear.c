@@ -22,18 +22,24 @@ static void *make_bytes(hd_plan *p, int64_t rows, int32_t n)
     return hd_arena_alloc(p->act, (size_t)rows * (size_t)n);
 }
 
+hd_rows_in hd_make_nvfp4_room(const hd_site *s, hd_quant_nvfp4_args *a)
+{
+    int64_t const rows = (int64_t)a->t * a->s;
+    a->y = hd_plan_room(s->p, rows, a->k);
+    a->saturated = hd_plan_room(s->p, rows, HD_NVFP4_PARTS(a->k));
+    if (a->has_codes) {
+        a->codes = make_bytes(s->p, rows, a->k / 2);
+        a->sf = make_bytes(s->p, rows, a->k / HD_NVFP4_BLOCK);
+        a->g = hd_plan_room(s->p, rows, 1);
+    }
+    return (hd_rows_in){a->y, a->has_codes, a->codes, a->sf, a->g};
+}
+
 hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_nvfp4_args a)
 {
-    int64_t const rows = (int64_t)a.t * a.s;
-    a.y = hd_plan_room(s->p, rows, a.k);
-    a.saturated = hd_plan_room(s->p, rows, HD_NVFP4_PARTS(a.k));
-    if (a.has_codes) {
-        a.codes = make_bytes(s->p, rows, a.k / 2);
-        a.sf = make_bytes(s->p, rows, a.k / HD_NVFP4_BLOCK);
-        a.g = hd_plan_room(s->p, rows, 1);
-    }
+    hd_rows_in const out = hd_make_nvfp4_room(s, &a);
     hd_plan_add(s->p, label, &hd_op_quant_nvfp4, &a);
-    return (hd_rows_in){a.y, a.has_codes, a.codes, a.sf, a.g};
+    return out;
 }
 
 bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const void *coded)
@@ -67,9 +73,15 @@ static hd_gemm_args make_product(const hd_linear *l)
 
 /* ---- norms, and the roundings that go with them ---- */
 
-static bool is_rounded_for(const hd_site *s, const hd_matrix *w)
+bool hd_is_rounded_for(const hd_site *s, hd_format f)
 {
-    return s->m->act == HD_ACT_NVFP4 && is_nvfp4(w->format);
+    return s->m->act == HD_ACT_NVFP4 && is_nvfp4(f);
+}
+
+bool hd_wants_codes(const hd_site *s, const hd_matrix *w)
+{
+    hd_gemm_args const product = make_product(&(hd_linear){.w = w, .t = s->t});
+    return wants_codes(s, ops[w->format], &product);
 }
 
 /* The readers that want rounded rows, and which of them want codes. */
@@ -78,10 +90,9 @@ static hd_normed list_readers(const hd_site *s, const hd_norm *n)
     hd_normed out = {.x = n->x};
     for (int32_t i = 0; i < HD_NORM_COPIES && n->readers[i]; i++) {
         const hd_matrix *const w = n->readers[i];
-        hd_gemm_args const     product = make_product(&(hd_linear){.w = w, .t = s->t});
-        if (!is_rounded_for(s, w)) continue;
+        if (!hd_is_rounded_for(s, w->format)) continue;
         out.reader[out.n] = w;
-        out.in[out.n++].has_codes = wants_codes(s, ops[w->format], &product);
+        out.in[out.n++].has_codes = hd_wants_codes(s, w);
     }
     return out;
 }
@@ -157,7 +168,7 @@ static hd_rows_in round_input(const hd_site *s, const hd_linear *l, const hd_gem
                .block = ACT_BLOCK);
         return (hd_rows_in){.x = y};
     }
-    if (is_rounded_for(s, l->w))
+    if (hd_is_rounded_for(s, l->w->format))
         return hd_add_nvfp4_rounding(
             s, l->round_label,
             (hd_quant_nvfp4_args){.x = l->x,

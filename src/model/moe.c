@@ -4,7 +4,7 @@
 #include "ops/moe_sum.h"
 #include "ops/quant_fp8.h"
 #include "ops/router.h"
-#include "ops/swiglu.h"
+#include "ops/swiglu_nvfp4.h"
 
 typedef struct routing {
     int32_t *ids;   /* [t, s]                                       */
@@ -38,13 +38,29 @@ typedef struct projection {
     const char       *label, *round_label;
     const hd_experts *w;
     const float      *x;
-    const int32_t    *ids; /* [t, slots] */
+    const hd_rows_in *rounded; /* x as the step in front has rounded it for w; or NULL */
+    const int32_t    *ids;     /* [t, slots] */
     int32_t           slots, xs;
 } projection;
 
 #define OP(suffix, format) [HD_FMT_##format] = &hd_op_grouped_gemm_##suffix,
 static const hd_op *const ops[HD_N_FORMATS] = {HD_EACH_MATRIX_FORMAT(OP)};
 #undef OP
+
+/* The product without its input and output. */
+static hd_grouped_gemm_args make_product(const hd_site *s, const projection *j)
+{
+    return (hd_grouped_gemm_args){.ids = j->ids,
+                                  .w = j->w->w,
+                                  .sf = j->w->sf,
+                                  .w_scale = j->w->scale,
+                                  .t = s->t,
+                                  .s = j->slots,
+                                  .xs = j->xs,
+                                  .n = j->w->n,
+                                  .k = j->w->k,
+                                  .e = j->w->e};
+}
 
 static bool wants_codes(const hd_site *s, const hd_op *op, const hd_grouped_gemm_args *a)
 {
@@ -58,14 +74,14 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
 {
     int32_t const from = j->xs;
     bool const    is_fp = j->w->format == HD_FMT_F32 || j->w->format == HD_FMT_BF16;
+    if (j->rounded) return *j->rounded;
     if (s->m->act == HD_ACT_OFFICIAL && !is_fp) {
         float *const y = hd_plan_room(s->p, (int64_t)s->t * from, j->w->k);
         HD_ADD(s->p, j->round_label, quant_fp8, .x = j->x, .y = y, .t = s->t * from, .k = j->w->k,
                .block = 128);
         return (hd_rows_in){.x = y};
     }
-    if (s->m->act != HD_ACT_NVFP4 || hd_format_in_rows(j->w->format) != HD_FMT_NVFP4)
-        return (hd_rows_in){.x = j->x};
+    if (!hd_is_rounded_for(s, j->w->format)) return (hd_rows_in){.x = j->x};
     a->xs = j->slots;
     return hd_add_nvfp4_rounding(
         s, j->round_label,
@@ -82,18 +98,9 @@ static hd_rows_in round_slots(const hd_site *s, const projection *j, hd_grouped_
 
 static float *add_projection(const hd_site *s, const projection *j)
 {
-    hd_grouped_gemm_args a = {.ids = j->ids,
-                              .w = j->w->w,
-                              .sf = j->w->sf,
-                              .w_scale = j->w->scale,
-                              .y = hd_plan_room(s->p, (int64_t)s->t * j->slots, j->w->n),
-                              .t = s->t,
-                              .s = j->slots,
-                              .xs = j->xs,
-                              .n = j->w->n,
-                              .k = j->w->k,
-                              .e = j->w->e};
+    hd_grouped_gemm_args a = make_product(s, j);
     hd_rows_in const     in = round_slots(s, j, &a);
+    a.y = hd_plan_room(s->p, (int64_t)s->t * j->slots, j->w->n);
     a.x = in.x;
     a.has_codes = in.has_codes;
     a.x_codes = in.codes;
@@ -103,17 +110,68 @@ static float *add_projection(const hd_site *s, const projection *j)
     return a.y;
 }
 
+/* Gates the halves in a, r rows of them, for the product behind, and rounds them in the same step
+ * where that wants it; without rounding w, which may be NULL, weights the rows. */
+static hd_rows_in add_gating(const hd_site *s, const char *label, hd_swiglu_nvfp4_args a,
+                             const float *w, bool is_rounded)
+{
+    a.n = s->m->config->d_expert;
+    a.limit = s->m->config->swiglu_limit;
+    a.y = hd_plan_room(s->p, a.r, a.n);
+    if (!is_rounded) {
+        hd_swiglu_args gating = hd_swiglu_nvfp4_gating(&a);
+        gating.w = w;
+        gating.has_w = w != NULL;
+        hd_plan_add(s->p, label, &hd_op_swiglu, &gating);
+        return (hd_rows_in){.x = a.y};
+    }
+    hd_quant_nvfp4_args q = hd_swiglu_nvfp4_rounding(&a);
+    hd_rows_in const    out = hd_make_nvfp4_room(s, &q);
+    a.rounded = q.y;
+    a.saturated = q.saturated;
+    a.codes = q.codes;
+    a.sf = q.sf;
+    a.g = q.g;
+    hd_plan_add(s->p, label, &hd_op_swiglu_nvfp4, &a);
+    return out;
+}
+
 static float *add_shared_expert(const hd_site *s, const hd_normed *in)
 {
-    const hd_config *const c = s->m->config;
-    float *const gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = in->x, .from = in,
-                                  .t = s->t, .input = HD_INPUT_ROUNDED);
-    float *const up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = in->x, .from = in,
-                                .t = s->t, .input = HD_INPUT_ROUNDED);
-    HD_ADD(s->p, "shared_swiglu", swiglu, .gate = gate, .up = up, .y = gate, .r = s->t,
-           .n = c->d_expert, .limit = c->swiglu_limit);
-    return HD_LINEAR(s, "shared_w2", .w = &s->w->shared_w2, .x = gate, .t = s->t,
+    const hd_matrix *const w2 = &s->w->shared_w2;
+    bool const             is_rounded = hd_is_rounded_for(s, w2->format);
+    hd_swiglu_nvfp4_args   a = {.scale = w2->input_scale_at, .r = s->t, .e = 1};
+    a.gate = HD_LINEAR(s, "shared_w1", .w = &s->w->shared_w1, .x = in->x, .from = in, .t = s->t,
+                       .input = HD_INPUT_ROUNDED);
+    a.up = HD_LINEAR(s, "shared_w3", .w = &s->w->shared_w3, .x = in->x, .from = in, .t = s->t,
                      .input = HD_INPUT_ROUNDED);
+    a.has_codes = is_rounded && hd_wants_codes(s, w2);
+    hd_rows_in const h = add_gating(s, "shared_swiglu", a, NULL, is_rounded);
+    hd_normed const  gated = {.x = h.x, .n = is_rounded, .reader = {w2}, .in = {h}};
+    return HD_LINEAR(s, "shared_w2", .w = w2, .x = h.x, .from = &gated, .t = s->t,
+                     .input = HD_INPUT_ROUNDED);
+}
+
+/* w2 of what the halves gate up to; w, which may be NULL, weights it in front. */
+static float *add_down(const hd_site *s, const float *gate_up, const routing *r, const float *w)
+{
+    const hd_experts *const    w2 = &s->w->w2;
+    int32_t const              k = s->m->config->n_experts_used;
+    bool const                 is_rounded = hd_is_rounded_for(s, w2->format);
+    projection                 j = {"w2", "w2_in", w2, NULL, NULL, r->ids, k, k};
+    hd_grouped_gemm_args const product = make_product(s, &j);
+    hd_swiglu_nvfp4_args const a = {.gate_up = gate_up,
+                                    .ids = r->ids,
+                                    .scale = w2->input_scale,
+                                    .r = s->t * k,
+                                    .e = w2->e,
+                                    .is_paired = true,
+                                    .has_ids = true,
+                                    .has_codes = wants_codes(s, ops[w2->format], &product)};
+    hd_rows_in const           h = add_gating(s, "swiglu", a, w, is_rounded);
+    j.x = h.x;
+    j.rounded = is_rounded ? &h : NULL;
+    return add_projection(s, &j);
 }
 
 /* The released code multiplies the routing weight in front of w2, where its rounding sees it;
@@ -125,14 +183,10 @@ float *hd_add_moe(const hd_site *s, const hd_normed *in)
     int32_t const          k = c->n_experts_used;
     bool const             w_first = s->m->act == HD_ACT_OFFICIAL;
     routing const          r = add_router(s, x);
-    projection const       w1_w3 = {"w1_w3", "w1_w3_in", &s->w->w1_w3, x, r.pairs, 2 * k, 1};
+    projection const       w1_w3 = {"w1_w3", "w1_w3_in", &s->w->w1_w3, x, NULL, r.pairs, 2 * k, 1};
     float *const           gate_up = add_projection(s, &w1_w3);
-    float *const           h = hd_plan_room(s->p, (int64_t)s->t * k, c->d_expert);
-    HD_ADD(s->p, "swiglu", swiglu, .gate_up = gate_up, .w = r.w, .y = h, .r = s->t * k,
-           .n = c->d_expert, .limit = c->swiglu_limit, .has_w = w_first, .is_paired = true);
-    projection const w2 = {"w2", "w2_in", &s->w->w2, h, r.ids, k, k};
-    float *const     y = add_projection(s, &w2);
-    float *const     out = add_shared_expert(s, in);
+    float *const           y = add_down(s, gate_up, &r, w_first ? r.w : NULL);
+    float *const           out = add_shared_expert(s, in);
     HD_ADD(s->p, "moe_sum", moe_sum, .y = y, .w = r.w, .shared = out, .out = out, .t = s->t, .s = k,
            .d = c->d_model, .has_w = !w_first);
     return out;

@@ -29,14 +29,21 @@ typedef struct hd_rows_in {
     const uint8_t *codes, *sf;
     const float   *scale;
 } hd_rows_in;
+/* Whether the activation mode rounds what a matrix of this format reads to NVFP4. */
+bool hd_is_rounded_for(const hd_site *s, hd_format f);
+/* Makes room for rows rounded to NVFP4, of a's dimensions. */
+hd_rows_in hd_make_nvfp4_room(const hd_site *s, hd_quant_nvfp4_args *a);
 /* Adds the step that rounds a.x to NVFP4, in rows that this makes room for.  a holds what is read,
  * the dimensions, and whether codes are made as well. */
 hd_rows_in hd_add_nvfp4_rounding(const hd_site *s, const char *label, hd_quant_nvfp4_args a);
 /* Whether a product, with and without codes in its arguments, runs different kernels: only then
  * is it worth making them. */
 bool hd_codes_matter(const hd_site *s, const hd_op *op, const void *plain, const void *coded);
+/* The same of one matrix and all rows of the pass. */
+bool hd_wants_codes(const hd_site *s, const hd_matrix *w);
 
-/* Normalised rows [t, d], and what the same step rounded them to for matrices that read them. */
+/* Rows [t, d], normalised or gated, and what the same step rounded them to for matrices that read
+ * them. */
 typedef struct hd_normed {
     const float     *x;
     int32_t          n;                      /* readers that it was rounded for */

@@ -18,7 +18,7 @@
 #include "ops/rmsnorm_nvfp4.h"
 #include "ops/rope_tail.h"
 #include "ops/router.h"
-#include "ops/swiglu.h"
+#include "ops/swiglu_nvfp4.h"
 #include "ops/topk.h"
 
 const int32_t kernel_plant_tokens[KERNEL_PLANT_TOKENS] = {0, 2042, 433, 77, 1012, 5};
@@ -110,12 +110,12 @@ static void next_token(void *args)
     a->token = id;
 }
 
-static void no_clamp(void *args) { ((hd_swiglu_args *)args)->limit = INFINITY; }
+static void no_clamp(void *args) { ((hd_swiglu_nvfp4_args *)args)->limit = INFINITY; }
 
 static void swap_gate_and_up(void *args)
 {
-    hd_swiglu_args *const a = args;
-    const float *const    gate = a->gate;
+    hd_swiglu_nvfp4_args *const a = args;
+    const float *const          gate = a->gate;
     a->gate = a->up;
     a->up = gate;
 }

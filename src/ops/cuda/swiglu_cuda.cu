@@ -1,4 +1,5 @@
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/swiglu.cuh"
 #include "ops/swiglu.h"
 
 /* Bound by bytes: two reads and a write for each element, one exponential.
@@ -14,9 +15,7 @@ static __global__ void gate_rows(hd_swiglu_args const a)
     int64_t const at = (int64_t)blockIdx.x * a.n + i, pair = at + (int64_t)blockIdx.x * a.n;
     float const   gate = a.is_paired ? a.gate_up[pair] : a.gate[at];
     float const   up = a.is_paired ? a.gate_up[pair + a.n] : a.up[at];
-    float const   g = gate > a.limit ? a.limit : gate;
-    float const   u = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;
-    a.y[at] = g / (1 + expf(-g)) * u * (a.has_w ? a.w[blockIdx.x] : 1.0f);
+    a.y[at] = hd_gate_by(gate, up, a.limit) * (a.has_w ? a.w[blockIdx.x] : 1.0f);
 }
 
 bool hd_swiglu_cuda_supports(const void *args)
