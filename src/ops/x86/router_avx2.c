@@ -105,6 +105,14 @@ static void sort_by_score(int32_t *ids, int32_t n, const float *score)
         }
 }
 
+static void write_pairs(const hd_router_args *a, const int32_t *ids, int32_t *pairs)
+{
+    for (int32_t s = 0; s < a->s; s++) {
+        pairs[2 * s] = ids[s];
+        pairs[2 * s + 1] = ids[s] + a->e;
+    }
+}
+
 static void route(const hd_router_args *a, int64_t t)
 {
     float          score[ROOM + 8], sum = 0;
@@ -118,6 +126,7 @@ static void route(const hd_router_args *a, int64_t t)
     for (int32_t s = 0; s < a->s; s++) sum += score[ids[s]];
     if (a->scoring == HD_ROUTER_SOFTMAX) sum = 1;
     for (int32_t s = 0; s < a->s; s++) a->w[t * a->s + s] = score[ids[s]] / sum * a->scale;
+    if (a->has_pairs) write_pairs(a, ids, a->pairs + 2 * t * a->s);
 }
 
 static void run_tokens(const void *args, int64_t begin, int64_t end)
