@@ -36,7 +36,7 @@ LAYER = [
     ("self_attn.compressor.indexer.kv_proj", "index_kv.y", "result"),
     ("self_attn.compressor.indexer.gate_proj", "index_gate.y", "result"),
     ("self_attn.compressor.indexer.scorer.weights_proj", "index_weights.y", "result"),
-    ("self_attn.o_a_proj", "attn_unrope.x", "argument"),
+    ("self_attn.o_a_proj", "attn.y", "argument"),
     ("self_attn.o_a_proj", "o_a.y", "result"),
     ("self_attn.o_b_proj", "o_b.y", "result"),
     ("ffn_hc", "hc_attn_post.s", "argument"),

@@ -60,6 +60,7 @@ static hd_bench_case attention(const char *label, int32_t t, int32_t context, in
                                    .window = 128,
                                    .group = group,
                                    .k = k,
+                                   .dr = 64,
                                    .scale = 0.044f,
                                    .win_layout = row,
                                    .row_layout = row};

@@ -10,11 +10,11 @@ const float *hd_site_freq(const hd_site *s)
     return s->cache->ratio > 0 ? s->m->freq_yarn : s->m->freq;
 }
 
-static void add_rope(const hd_site *s, const char *label, float *x, int32_t heads, float sign)
+static void add_rope(const hd_site *s, const char *label, float *x, int32_t heads)
 {
     const hd_config *const c = s->m->config;
     HD_ADD(s->p, label, rope_tail, .x = x, .freq = hd_site_freq(s), .pos = s->b->pos, .t = s->t,
-           .h = heads, .d = c->head_dim, .dr = c->rope_dim, .group = 1, .sign = sign);
+           .h = heads, .d = c->head_dim, .dr = c->rope_dim, .group = 1, .sign = 1);
 }
 
 /* The one vector of a token that serves as key and value, into the window. */
@@ -25,7 +25,7 @@ static void add_window_row(const hd_site *s, const hd_normed *in)
     float *const kv = HD_LINEAR(s, "kv", .w = &s->w->wkv, .x = in->x, .from = in, .t = s->t,
                                 .input = HD_INPUT_ROUNDED);
     hd_add_norm(s, "kv_norm", kv, s->w->kv_norm, s->t, c->head_dim);
-    add_rope(s, "kv_rope", kv, 1, 1);
+    add_rope(s, "kv_rope", kv, 1);
     hd_add_row_rounding(s, "kv_round", kv, s->t);
     HD_ADD(s->p, "kv_ring", cache_write, .x = kv, .pos = s->b->pos, .seq = s->b->seq,
            .pool = win->data, .t = s->t, .d = c->head_dim, .n_seq = s->m->shape.n_seq,
@@ -39,12 +39,12 @@ static float *add_softmax(const hd_site *s, const float *q, const int32_t *ids)
     const hd_layer_cache *const k = s->cache;
     float *const                o = hd_plan_room(s->p, s->t, (int64_t)c->n_heads * c->head_dim);
     HD_ADD(s->p, "attn", attn_sparse, .q = q, .win = k->win.data, .rows = k->rows.data, .ids = ids,
-           .sink = s->w->sink, .pos = s->b->pos, .seq = s->b->seq, .y = o, .t = s->t,
-           .h = c->n_heads, .d = c->head_dim, .n_seq = s->m->shape.n_seq, .win_cap = k->win.cap,
-           .row_cap = k->rows.cap, .window = c->window, .group = k->ratio,
-           .k = k->ratio == 4 ? c->index_topk : 0, .scale = (float)(1 / sqrt((double)c->head_dim)),
-           .win_layout = k->win.layout, .row_layout = k->rows.layout);
-    add_rope(s, "attn_unrope", o, c->n_heads, -1);
+           .sink = s->w->sink, .pos = s->b->pos, .seq = s->b->seq, .freq = hd_site_freq(s), .y = o,
+           .t = s->t, .h = c->n_heads, .d = c->head_dim, .n_seq = s->m->shape.n_seq,
+           .win_cap = k->win.cap, .row_cap = k->rows.cap, .window = c->window, .group = k->ratio,
+           .k = k->ratio == 4 ? c->index_topk : 0, .dr = c->rope_dim,
+           .scale = (float)(1 / sqrt((double)c->head_dim)), .win_layout = k->win.layout,
+           .row_layout = k->rows.layout);
     return o;
 }
 
@@ -79,7 +79,7 @@ float *hd_add_attention(const hd_site *s, const hd_normed *in)
                                .t = s->t, .input = HD_INPUT_ROUNDED);
     /* A second norm, of each head and without a weight: both exist. */
     hd_add_norm(s, "q_head_norm", q, NULL, s->t * c->n_heads, c->head_dim);
-    add_rope(s, "q_rope", q, c->n_heads, 1);
+    add_rope(s, "q_rope", q, c->n_heads);
     add_window_row(s, in);
     float *const o = add_softmax(s, q, ids);
     float *const u =

@@ -20,6 +20,7 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     out[n++] = HD_OPERAND(attn_sparse, sink, HD_IN, HD_F32, a->h);
     out[n++] = HD_OPERAND(attn_sparse, pos, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(attn_sparse, seq, HD_IN, HD_I32, a->t);
+    if (a->dr > 0) out[n++] = HD_OPERAND(attn_sparse, freq, HD_IN, HD_F32, a->dr / 2);
     out[n++] = HD_OPERAND(attn_sparse, y, HD_OUT, HD_F32, a->t, a->h, a->d);
     return n;
 }
@@ -32,6 +33,7 @@ static const char *breaks(const void *args)
         return "win_layout valid and d wide, d <= 1024";
     if (a->group > 0 && (!hd_row_is_valid(&a->row_layout) || a->row_layout.d != a->d))
         return "row_layout valid and d wide";
+    if (a->dr % 2 || a->dr > a->d) return "dr even, dr <= d";
     return NULL;
 }
 
@@ -59,7 +61,8 @@ static int32_t count_keys(const hd_attn_sparse_args *a, int64_t i)
 }
 
 /* A logit is off by the error of its dot product, a weight by twice that, and the output by
- * that share of the largest key element, and by the roundings of the two sums. */
+ * that share of the largest key element, and by the roundings of the two sums.  Turned back, the
+ * errors of a pair may meet in one element, and so may its values, which a few roundings make. */
 static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
     const hd_attn_sparse_args *const a = r->in;
@@ -78,7 +81,9 @@ static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double 
     }
     logit += fabs((double)a->sink[row % a->h]);
     double const share = 2 * hd_sum_error(a->d) * logit + hd_sum_error(n + 16);
-    for (int64_t c = 0; c < hd_operand_cols(o); c++) allowed[c] = share * largest;
+    for (int64_t c = 0; c < hd_operand_cols(o); c++)
+        allowed[c] =
+            c < a->d - a->dr ? share * largest : M_SQRT2 * (share + 8 * HD_ROUNDOFF) * largest;
 }
 
 const hd_op hd_op_attn_sparse = {

@@ -67,6 +67,8 @@ static void make(const test_case *c, void *args)
     a->row_layout.page = is_model ? 256 / a->group : 1 + at % 3;
     a->d = a->win_layout.d;
     a->scale = (float)(1 / sqrt((double)a->d));
+    /* As models do; narrow rows in every width that there is, and none. */
+    a->dr = is_model || a->d >= 512 ? 64 : at % (a->d / 2 + 1) * 2;
 }
 
 /* The last position, the first, the edge of the window, the wrap of the ring, a late one. */
@@ -139,6 +141,9 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         fill_pool(a, o, data, c);
     else if (test_is(o, "sink"))
         test_fill_range(o, data, c, -5, 5);
+    else if (test_is(o, "freq"))
+        for (int32_t i = 0; i < a->dr / 2; i++)
+            ((float *)data)[i] = (float)pow(10000, -2.0 * i / a->dr);
     else
         test_fill_floats(o, data, c);
 }

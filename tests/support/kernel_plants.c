@@ -147,7 +147,7 @@ static void next_position(void *args)
     a->pos = pos;
 }
 
-static void not_rotated_back(void *args) { ((hd_rope_tail_args *)args)->sign = 1; }
+static void not_turned_back(void *args) { ((hd_attn_sparse_args *)args)->dr = 0; }
 
 static void other_frequencies(void *args)
 {
@@ -254,7 +254,7 @@ const kernel_plant kernel_plants[] = {
     {"L05.hc_ffn_pre", "L05.hc_ffn_pre.comb", one_iteration, NULL},
     {"hc_head", "hc_head.x", no_base, NULL},
     {"L01.q_rope", "L01.q_rope.x", next_position, NULL},
-    {"L03.attn_unrope", "L03.attn_unrope.x", not_rotated_back, NULL},
+    {"L02.attn", "L02.attn.y", not_turned_back, NULL},
     {"L02.kv_rope", "L02.kv_rope.x", other_frequencies, NULL},
     {"L03.attn", "L03.attn.y", next_heads_sink, NULL},
     {"L04.attn", "L04.attn.y", no_sink, NULL},

@@ -406,6 +406,21 @@ static void one_key_gives_itself(void **state)
     assert_close(y, (const double[]){5, 7}, 2, 0);
 }
 
+/* The same at position 1: the key comes back by its own turn. */
+static void outputs_are_turned_back(void **state)
+{
+    float const   q[] = {1, 2}, win[] = {NAN, NAN, 5, 7, NAN, NAN}, sink[] = {-1e9f};
+    float const   freq[] = {0.5f};
+    int32_t const pos[] = {1};
+    float         y[2];
+    (void)state;
+    hd_attn_sparse_args a = small_attention(q, win, sink, pos, y);
+    a.window = 1, a.freq = freq, a.dr = 2;
+    hd_attn_sparse_ref(&a, NULL);
+    double const c = cos(0.5), s = sin(0.5);
+    assert_close(y, (const double[]){5 * c + 7 * s, 7 * c - 5 * s}, 2, 1e-6);
+}
+
 static void attends_to_listed_rows(void **state)
 {
     float const   q[] = {0, 0}, win[] = {3, 6, NAN, NAN, 9, 12}, sink[] = {0};
@@ -601,6 +616,7 @@ int main(void)
         cmocka_unit_test(takes_the_best_by_rising_row),
         cmocka_unit_test(attends_to_the_window_and_the_sink),
         cmocka_unit_test(one_key_gives_itself),
+        cmocka_unit_test(outputs_are_turned_back),
         cmocka_unit_test(attends_to_listed_rows),
         cmocka_unit_test(puts_back_by_columns),
         cmocka_unit_test(mixes_streams),

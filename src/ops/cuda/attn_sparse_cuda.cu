@@ -3,6 +3,7 @@
 #include "ops/attn_sparse.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/rows.cuh"
+#include "ops/cuda/turn.cuh"
 #include "ops/cuda/vectors.cuh"
 
 /* Bound by FLOPs for many heads: 4 * h * d for each key; a key is read once for HEADS heads.
@@ -306,7 +307,18 @@ template <int N> static __device__ void publish(const job *j, const task *k, con
     }
 }
 
-/* Joins the sums of all blocks for one head and writes its output. */
+/* Column c of a head, of the sums of all blocks. */
+static __device__ __forceinline__ float join_column(const task *k, const float factor[BLOCKS],
+                                                    int32_t head, int32_t c)
+{
+    cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
+    float                                   sum = 0;
+    for (int b = 0; b < BLOCKS; b++)
+        sum = fmaf(cluster.map_shared_rank(k->key, b)[head * k->stride + c], factor[b], sum);
+    return sum;
+}
+
+/* Joins the sums of all blocks for one head and writes its output, turned back. */
 static __device__ void join_head(const job *j, const task *k, int32_t head)
 {
     cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
@@ -324,10 +336,16 @@ static __device__ void join_head(const job *j, const task *k, int32_t head)
     }
     float *const y = a->y + (k->t * a->h + k->h0 + head) * a->d;
     for (int32_t c = (int32_t)threadIdx.x; c < a->d; c += THREADS) {
-        float sum = 0;
-        for (int b = 0; b < BLOCKS; b++)
-            sum = fmaf(cluster.map_shared_rank(k->key, b)[head * k->stride + c], factor[b], sum);
-        y[c] = sum / total;
+        int32_t const place = c - (a->d - a->dr); /* in the tail */
+        float const   v = join_column(k, factor, head, c) / total;
+        if (place < 0) {
+            y[c] = v;
+            continue;
+        }
+        bool const    is_odd = place & 1;
+        float const   other = join_column(k, factor, head, is_odd ? c - 1 : c + 1) / total;
+        hd_turn const back = hd_turn_back(hd_turn_of(k->p, a->freq[place / 2]));
+        y[c] = is_odd ? hd_turned(other, v, back).y : hd_turned(v, other, back).x;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "ops/attn_sparse.h"
 #include "ops/cuda/attn_tile_sm90.cuh"
 #include "ops/cuda/barrier_sm90.cuh"
+#include "ops/cuda/turn.cuh"
 #include "ops/cuda/vectors.cuh"
 
 /* Rows of 512, on the tensor cores: mma.sync with heads as rows, for one key serves all heads.
@@ -318,17 +319,46 @@ static __device__ __forceinline__ float finish(float sum, const shares &w)
     return sum / w.total * hd_pow2(-HD_KEY_TOP) * hd_pow2(w.unit);
 }
 
+/* How a block's threads share its part of the heads. */
+template <int heads> struct join_shape {
+    static constexpr int threads = HD_ATTN_THREADS / (heads / BLOCKS); /* of a head   */
+    static constexpr int vectors = HD_KEY_WIDTH / 4 / threads;         /* of a thread */
+};
+
+/* Whether vector i of this thread is of the tail, which ends within a thread's last vectors. */
+template <int heads>
+static __device__ __forceinline__ bool is_turned(const hd_attn_sparse_args *a, int i)
+{
+    using shape = join_shape<heads>;
+    return (hd_thread() % shape::threads + i * shape::threads) * 4 >= HD_KEY_WIDTH - a->dr;
+}
+
+/* The turns, backwards, of the two pairs of a thread's last vector; the tail has no other. */
+typedef struct turns {
+    hd_turn low, high;
+} turns;
+
+template <int heads>
+static __device__ __forceinline__ turns find_turns(const hd_attn_sparse_args *a, int32_t p)
+{
+    using shape = join_shape<heads>;
+    constexpr int last = shape::vectors - 1;
+    if (!is_turned<heads>(a, last)) return {};
+    int32_t const c = (hd_thread() % shape::threads + last * shape::threads) * 4;
+    const float  *freq = a->freq + (c - (HD_KEY_WIDTH - a->dr)) / 2;
+    return {hd_turn_back(hd_turn_of(p, freq[0])), hd_turn_back(hd_turn_of(p, freq[1]))};
+}
+
 /* Joins the sums of all blocks for this block's share of the heads and writes their output. */
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k,
+static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k, const turns &back,
                                             hd_attn_shared<format, heads> *s)
 {
     cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
     const hd_attn_sparse_args *const        a = &j->a;
-    constexpr int                           threads = HD_ATTN_THREADS / (heads / BLOCKS);
+    constexpr int threads = join_shape<heads>::threads, vectors = join_shape<heads>::vectors;
     int32_t const rank = (int32_t)blockIdx.x % BLOCKS, lane = hd_thread() % threads;
     int32_t const head = rank * (heads / BLOCKS) + hd_thread() / threads;
-    constexpr int vectors = HD_KEY_WIDTH / 4 / threads; /* of a thread */
     float4        part[vectors][BLOCKS];
     if (k->h0 + head >= a->h) return;
 #pragma unroll
@@ -351,9 +381,13 @@ static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k,
             sum.w = fmaf(part[i][b].w, w.factor[b], sum.w);
         }
         float *const y = a->y + (k->t * a->h + k->h0 + head) * HD_KEY_WIDTH;
-        hd_store4(y + (lane + i * threads) * 4,
-                  {finish(sum.x, w), finish(sum.y, w), finish(sum.z, w), finish(sum.w, w)}, 4,
-                  hd_is_aligned(a->y));
+        sum = {finish(sum.x, w), finish(sum.y, w), finish(sum.z, w), finish(sum.w, w)};
+        if (is_turned<heads>(a, i)) {
+            float2 const low = hd_turned(sum.x, sum.y, back.low);
+            float2 const high = hd_turned(sum.z, sum.w, back.high);
+            sum = {low.x, low.y, high.x, high.y};
+        }
+        hd_store4(y + (lane + i * threads) * 4, sum, 4, hd_is_aligned(a->y));
     }
 }
 
@@ -376,8 +410,9 @@ static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(HD_ATTN_THREAD
     __syncthreads();
     if (s->k.first < s->k.end) attend<format, heads>(&j, &s->k, s, second, q);
     hd_cluster_arrive();
+    turns const back = find_turns<heads>(&j.a, s->k.p); /* while others finish */
     hd_cluster_wait();
-    join<format, heads>(&j, &s->k, s);
+    join<format, heads>(&j, &s->k, back, s);
     hd_cluster_arrive_read(); /* nobody still reads this block's sums */
     hd_cluster_wait();
 }
@@ -395,6 +430,7 @@ bool hd_attn_sparse_sm90_supports(const void *args)
 {
     const hd_attn_sparse_args *const a = (const hd_attn_sparse_args *)args;
     if (a->d != HD_KEY_WIDTH || !takes(&a->win_layout)) return false;
+    if (a->dr % 4 || a->dr > HD_KEY_WIDTH / 2) return false;
     return a->group <= 0 || takes(&a->row_layout);
 }
 

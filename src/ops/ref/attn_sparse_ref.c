@@ -61,6 +61,18 @@ static void add_key(const hd_attn_sparse_args *a, softmax *s, int32_t i, double 
     for (int32_t c = 0; c < a->d; c++) acc[c] = acc[c] * shrink + e * key[c];
 }
 
+/* Turns the tail of a head back by the position of token t. */
+static void turn_back(const hd_attn_sparse_args *a, int32_t t, double *head)
+{
+    double *const tail = head + (a->d - a->dr);
+    for (int32_t i = 0; i < a->dr / 2; i++) {
+        double const angle = (double)((float)a->pos[t] * a->freq[i]), c = cos(angle),
+                     s = sin(angle), even = tail[2 * i], odd = tail[2 * i + 1];
+        tail[2 * i] = even * c + odd * s;
+        tail[2 * i + 1] = odd * c - even * s;
+    }
+}
+
 /* Heads h .. h+n-1 of one token in one pass over the keys. */
 static void attend(const hd_attn_sparse_args *a, int32_t t, int32_t h, int32_t n)
 {
@@ -80,9 +92,11 @@ static void attend(const hd_attn_sparse_args *a, int32_t t, int32_t h, int32_t n
         for (int32_t i = 0; key && i < n; i++)
             add_key(a, &s, i, logit(a, q + (int64_t)i * a->d, key), key);
     }
-    for (int32_t i = 0; i < n; i++)
-        for (int32_t c = 0; c < a->d; c++)
-            y[(int64_t)i * a->d + c] = (float)(s.acc[i][c] / s.sum[i]);
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t c = 0; c < a->d; c++) s.acc[i][c] /= s.sum[i];
+        turn_back(a, t, s.acc[i]);
+        for (int32_t c = 0; c < a->d; c++) y[(int64_t)i * a->d + c] = (float)s.acc[i][c];
+    }
 }
 
 bool hd_attn_sparse_ref_supports(const void *args)

@@ -4,6 +4,7 @@
 
 #include "base/team.h"
 #include "ops/x86/read_row_avx2.h"
+#include "ops/x86/turn_avx2.h"
 
 /* Up to HEADS heads of a token go over the keys together, a tile of keys at a time: a key is
  * decoded once, its products with all heads are made in registers, and the sums behind the
@@ -155,6 +156,14 @@ static void add_tile(const hd_attn_sparse_args *a, workspace *s, int32_t heads, 
     }
 }
 
+/* Turns the tails of the sums of n heads back by the position of token t. */
+static void turn_back(const hd_attn_sparse_args *a, workspace *s, int32_t t, int32_t n)
+{
+    turn by;
+    make_turn((float)a->pos[t], a->freq, a->dr, -1, &by);
+    for (int32_t i = 0; i < n; i++) apply_turn(&by, s->acc[i] + (a->d - a->dr), a->dr);
+}
+
 /* Heads h .. h+n-1 of token t. */
 static void attend(const hd_attn_sparse_args *a, int32_t t, int32_t h, int32_t n)
 {
@@ -175,6 +184,7 @@ static void attend(const hd_attn_sparse_args *a, int32_t t, int32_t h, int32_t n
         s.sum[i] = 1;
     }
     for (int32_t j = 0, keys; (keys = read_tile(a, &l, &j, &s)) > 0;) add_tile(a, &s, heads, keys);
+    if (a->dr > 0) turn_back(a, &s, t, n);
     for (int32_t i = 0; i < n; i++) {
         __m256 const share = _mm256_set1_ps((float)(1 / s.sum[i]));
         for (int32_t c = 0; c < a->d; c += 8)
