@@ -9,7 +9,7 @@ under the names of `hadal trace --dump`; --names prints which name comes from wh
 file's metadata has the ids, so that compare runs the same tokens.  Needs torch, safetensors and a
 transformers with `deepseek_v4` (tried with 5.24); --names needs none of them.
 
-Not there: single experts, queries and keys behind RoPE, compressed rows, the indexer's choice and
+Not there: single experts, queries and keys behind their norm and RoPE, compressed rows, the indexer's choice and
 the MTP block, which transformers computes inside functions or not at all.  A stack with modules of
 other names needs another table, nothing else.
 """
@@ -27,9 +27,7 @@ LAYER = [
     ("self_attn.q_a_proj", "q_a.y", "result"),
     ("self_attn.q_a_norm", "q_norm.y", "result"),
     ("self_attn.q_b_proj", "q_b.y", "result"),
-    ("self_attn.q_b_norm", "q_head_norm.y", "heads"),
     ("self_attn.kv_proj", "kv.y", "result"),
-    ("self_attn.kv_norm", "kv_norm.y", "result"),
     ("self_attn.compressor.kv_proj", "comp_kv.y", "result"),
     ("self_attn.compressor.gate_proj", "comp_gate.y", "result"),
     ("self_attn.compressor.indexer.q_b_proj", "index_q.y", "result"),
@@ -85,8 +83,6 @@ def find(where, arguments, result):
     kind, _, index = where.partition(" ")
     if kind == "argument":
         return arguments[0][0]
-    if kind == "heads":  # [batch, heads, tokens, width]
-        return result[0].transpose(0, 1)
     if kind == "routing":
         return result[int(index)].gather(1, order_of_choice(result))
     if kind == "rows":  # [tokens, ...] already

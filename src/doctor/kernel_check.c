@@ -327,7 +327,7 @@ static void judge_rows(hd_kernel_result *res, const rerun *r, const hd_op_runs *
 {
     int32_t first = 0;
     while (!is_output(&r->x->o[first])) first++;
-    for (int64_t row = 0; row < hd_operand_rows(&r->x->o[first]); row++) {
+    for (int64_t row = 0; row < r->x->o[first].shape[0]; row++) {
         hd_op_verdict v = {0};
         if (!r->step->kernel->op->judge(runs, row, &v))
             note_fault(res, r, "row %" PRId64 ": %.100s", row, v.why);

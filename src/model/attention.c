@@ -2,34 +2,37 @@
 
 #include "model/parts.h"
 #include "ops/attn_sparse.h"
-#include "ops/cache_write.h"
-#include "ops/rope_tail.h"
 
 const float *hd_site_freq(const hd_site *s)
 {
     return s->cache->ratio > 0 ? s->m->freq_yarn : s->m->freq;
 }
 
-static void add_rope(const hd_site *s, const char *label, float *x, int32_t heads)
+/* Queries of all heads. */
+static float *add_queries(const hd_site *s, const hd_normed *latent)
 {
     const hd_config *const c = s->m->config;
-    HD_ADD(s->p, label, rope_tail, .x = x, .freq = hd_site_freq(s), .pos = s->b->pos, .t = s->t,
-           .h = heads, .d = c->head_dim, .dr = c->rope_dim, .group = 1, .sign = 1);
+    float *const           q = HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent->x, .from = latent,
+                                         .t = s->t, .input = HD_INPUT_ROUNDED);
+    hd_head_rows_args      rows = hd_head_rows_of(s, q, c->n_heads, c->head_dim);
+    /* A second norm, of each head and without a weight: both exist. */
+    rows.has_norm = true;
+    hd_plan_add(s->p, "q_rope", &hd_op_head_rows, &rows);
+    return q;
 }
 
 /* The one vector of a token that serves as key and value, into the window. */
 static void add_window_row(const hd_site *s, const hd_normed *in)
 {
-    const hd_config *const     c = s->m->config;
-    const hd_cache_pool *const win = &s->cache->win;
     float *const kv = HD_LINEAR(s, "kv", .w = &s->w->wkv, .x = in->x, .from = in, .t = s->t,
                                 .input = HD_INPUT_ROUNDED);
-    hd_add_norm(s, "kv_norm", kv, s->w->kv_norm, s->t, c->head_dim);
-    add_rope(s, "kv_rope", kv, 1);
-    hd_add_row_rounding(s, "kv_round", kv, s->t);
-    HD_ADD(s->p, "kv_ring", cache_write, .x = kv, .pos = s->b->pos, .seq = s->b->seq,
-           .pool = win->data, .t = s->t, .d = c->head_dim, .n_seq = s->m->shape.n_seq,
-           .cap = win->cap, .group = 1, .layout = win->layout);
+    hd_add_keys(s, &(hd_keys){.label = "kv_rope",
+                              .round_label = "kv_round",
+                              .store_label = "kv_ring",
+                              .x = kv,
+                              .norm = s->w->kv_norm,
+                              .pool = &s->cache->win,
+                              .group = 1});
 }
 
 /* Softmax over window, compressed rows and sink; the output is turned back by its position. */
@@ -75,11 +78,7 @@ float *hd_add_attention(const hd_site *s, const hd_normed *in)
                       .readers = {&s->w->wq_b, has_indexer ? &s->w->indexer.wq_b : NULL}});
     int32_t *const ids = has_indexer ? hd_add_indexer(s, in->x, &latent) : NULL;
     if (has_indexer) add_compression(s, in);
-    float *const q = HD_LINEAR(s, "q_b", .w = &s->w->wq_b, .x = latent.x, .from = &latent,
-                               .t = s->t, .input = HD_INPUT_ROUNDED);
-    /* A second norm, of each head and without a weight: both exist. */
-    hd_add_norm(s, "q_head_norm", q, NULL, s->t * c->n_heads, c->head_dim);
-    add_rope(s, "q_rope", q, c->n_heads);
+    float *const q = add_queries(s, &latent);
     add_window_row(s, in);
     float *const o = add_softmax(s, q, ids);
     float *const u =

@@ -1,25 +1,13 @@
 #include "model/parts.h"
-#include "ops/cache_write.h"
 #include "ops/compress_kv.h"
-#include "ops/rope_tail.h"
-
-static void add_write(const hd_site *s, const char *label, const hd_cache_pool *pool,
-                      const float *x, int32_t group)
-{
-    HD_ADD(s->p, label, cache_write, .x = x, .pos = s->b->pos, .seq = s->b->seq, .pool = pool->data,
-           .t = s->t, .d = pool->layout.d, .n_seq = s->m->shape.n_seq, .cap = pool->cap,
-           .group = group, .layout = pool->layout);
-}
 
 /* Labels of the two compressors' steps, attention's and the indexer's. */
 typedef struct labels {
-    const char *kv_ring, *gate_ring, *pool, *norm, *rope, *hadamard, *round, *rows;
+    const char *kv_ring, *gate_ring, *pool, *rope, *round, *rows;
 } labels;
 static const labels names[2] = {
-    {"comp_kv_ring", "comp_gate_ring", "comp_pool", "comp_norm", "comp_rope", "", "comp_round",
-     "comp_rows"},
-    {"index_kv_ring", "index_gate_ring", "index_pool", "index_norm", "index_rope", "index_hadamard",
-     "index_round", "index_rows"},
+    {"comp_kv_ring", "comp_gate_ring", "comp_pool", "comp_rope", "comp_round", "comp_rows"},
+    {"index_kv_ring", "index_gate_ring", "index_pool", "index_rope", "index_round", "index_rows"},
 };
 
 static float *add_projection(const hd_site *s, const hd_compression *c, bool is_gate)
@@ -42,21 +30,20 @@ static const float *ring_rows(const hd_cache_pool *ring)
  * pooled to one row, which takes the position of the group's first token. */
 void hd_add_compressor(const hd_site *s, const hd_compression *c)
 {
-    const labels *const    n = &names[c->is_index];
-    const hd_config *const cfg = s->m->config;
-    int32_t const          ratio = s->cache->ratio;
-    add_write(s, n->kv_ring, c->kv, add_projection(s, c, false), 1);
-    add_write(s, n->gate_ring, c->gate, add_projection(s, c, true), 1);
+    const labels *const n = &names[c->is_index];
+    int32_t const       ratio = s->cache->ratio;
+    hd_add_store(s, n->kv_ring, c->kv, add_projection(s, c, false), 1);
+    hd_add_store(s, n->gate_ring, c->gate, add_projection(s, c, true), 1);
     float *const row = hd_plan_room(s->p, s->t, c->head);
     HD_ADD(s->p, n->pool, compress_kv, .kv = ring_rows(c->kv), .gate = ring_rows(c->gate),
            .ape = c->w->ape, .pos = s->b->pos, .seq = s->b->seq, .y = row, .t = s->t, .d = c->head,
            .r = ratio, .n_seq = s->m->shape.n_seq, .cap = c->kv->cap, .overlap = ratio == 4);
-    hd_add_norm(s, n->norm, row, c->w->norm, s->t, c->head);
-    HD_ADD(s->p, n->rope, rope_tail, .x = row, .freq = hd_site_freq(s), .pos = s->b->pos, .t = s->t,
-           .h = 1, .d = c->head, .dr = cfg->rope_dim, .group = ratio, .sign = 1);
-    if (c->is_index)
-        hd_add_index_rounding(s, n->hadamard, n->round, row, s->t, true);
-    else
-        hd_add_row_rounding(s, n->round, row, s->t);
-    add_write(s, n->rows, c->rows, row, ratio);
+    hd_add_keys(s, &(hd_keys){.label = n->rope,
+                              .round_label = n->round,
+                              .store_label = n->rows,
+                              .x = row,
+                              .norm = c->w->norm,
+                              .pool = c->rows,
+                              .group = ratio,
+                              .is_index = c->is_index});
 }

@@ -2,8 +2,22 @@
 
 #include "model/parts.h"
 #include "ops/index_score.h"
-#include "ops/rope_tail.h"
+#include "ops/quant_mxfp4.h"
 #include "ops/topk.h"
+
+static float *add_queries(const hd_site *s, const hd_normed *latent)
+{
+    const hd_config *const c = s->m->config;
+    int32_t const          h = c->index_heads, d = c->index_dim;
+    float *const           q = HD_LINEAR(s, "index_q", .w = &s->w->indexer.wq_b, .x = latent->x,
+                                         .from = latent, .t = s->t, .input = HD_INPUT_ROUNDED);
+    hd_head_rows_args      rows = hd_head_rows_of(s, q, h, d);
+    rows.has_hadamard = hd_index_is_transformed(s);
+    hd_plan_add(s->p, "index_q_rope", &hd_op_head_rows, &rows);
+    if (s->m->act == HD_ACT_OFFICIAL)
+        HD_ADD(s->p, "index_q_round", quant_mxfp4, .x = q, .y = q, .t = s->t * h, .k = d);
+    return q;
+}
 
 int32_t *hd_add_indexer(const hd_site *s, const float *x, const hd_normed *q_latent)
 {
@@ -11,11 +25,7 @@ int32_t *hd_add_indexer(const hd_site *s, const float *x, const hd_normed *q_lat
     const hd_indexer_weights *const w = &s->w->indexer;
     const hd_cache_pool *const      keys = &s->cache->index_rows;
     int32_t const                   h = c->index_heads, d = c->index_dim;
-    float *const q = HD_LINEAR(s, "index_q", .w = &w->wq_b, .x = q_latent->x, .from = q_latent,
-                               .t = s->t, .input = HD_INPUT_ROUNDED);
-    HD_ADD(s->p, "index_q_rope", rope_tail, .x = q, .freq = hd_site_freq(s), .pos = s->b->pos,
-           .t = s->t, .h = h, .d = d, .dr = c->rope_dim, .group = 1, .sign = 1);
-    hd_add_index_rounding(s, "index_q_hadamard", "index_q_round", q, s->t * h, false);
+    float *const                    q = add_queries(s, q_latent);
     hd_add_compressor(s, &(hd_compression){.w = &w->compressor,
                                            .kv = &s->cache->index_kv,
                                            .gate = &s->cache->index_gate,

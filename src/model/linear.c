@@ -1,15 +1,12 @@
 #include "model/parts.h"
 #include "ops/gemm.h"
-#include "ops/hadamard.h"
 #include "ops/matrix_operands.h"
 #include "ops/quant_fp8.h"
-#include "ops/quant_mxfp4.h"
 #include "ops/rmsnorm.h"
 #include "quant/fp4.h"
 
-/* Blocks that the released code rounds activations and KV rows in. */
+/* Blocks that the released code rounds activations in. */
 #define ACT_BLOCK 128
-#define ROW_BLOCK 64
 
 static bool is_quantized(hd_format f) { return f != HD_FMT_F32 && f != HD_FMT_BF16; }
 
@@ -200,30 +197,4 @@ void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, 
 {
     HD_ADD(s->p, label, rmsnorm, .x = x, .w = w, .y = x, .t = rows, .d = d,
            .eps = s->m->config->rms_eps, .has_w = w != NULL);
-}
-
-/* Whether storing a row rounds it. */
-static bool is_coded(const hd_cache_pool *p)
-{
-    return p->layout.format != HD_ROW_F32 && p->layout.format != HD_ROW_BF16;
-}
-
-void hd_add_row_rounding(const hd_site *s, const char *label, float *x, int32_t rows)
-{
-    const hd_config *const c = s->m->config;
-    if (s->m->act != HD_ACT_OFFICIAL || is_coded(&s->cache->win)) return;
-    HD_ADD(s->p, label, quant_fp8, .x = x, .y = x, .t = rows, .k = c->head_dim, .block = ROW_BLOCK,
-           .tail = c->rope_dim);
-}
-
-void hd_add_index_rounding(const hd_site *s, const char *label, const char *round_label, float *x,
-                           int32_t rows, bool is_key)
-{
-    int32_t const k = s->m->config->index_dim;
-    bool const    is_official = s->m->act == HD_ACT_OFFICIAL;
-    bool const    is_fp4 = is_coded(&s->cache->index_rows);
-    if (!is_official && !is_fp4) return;
-    HD_ADD(s->p, label, hadamard, .x = x, .t = rows, .k = k);
-    if (!is_official || (is_key && is_fp4)) return;
-    HD_ADD(s->p, round_label, quant_mxfp4, .x = x, .y = x, .t = rows, .k = k);
 }

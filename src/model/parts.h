@@ -2,6 +2,7 @@
 #define HD_MODEL_PARTS_H
 
 #include "model/model.h"
+#include "ops/head_rows.h"
 #include "ops/rmsnorm_nvfp4.h"
 
 /* The parts of a forward pass, shared inside model/.  Each appends its steps to p. */
@@ -81,14 +82,28 @@ float *hd_add_linear(const hd_site *s, const hd_linear *l);
 /* RMSNorm of rows wide d, in place; w NULL for none. */
 void hd_add_norm(const hd_site *s, const char *label, float *x, const float *w, int32_t rows,
                  int32_t d);
-/* Rounds rows of a KV cache in place, when the mode asks for it and the format that they are
- * kept in does not round by itself: a row is rounded once. */
-void hd_add_row_rounding(const hd_site *s, const char *label, float *x, int32_t rows);
-/* Hadamard and FP4 rounding of indexer queries or keys in place, when the mode asks for it.
- * Keys that are kept in FP4 need the Hadamard transform in every mode, and so their queries:
- * dot products do not change by it. */
-void hd_add_index_rounding(const hd_site *s, const char *label, const char *round_label, float *x,
-                           int32_t rows, bool is_key);
+/* Rows of h heads x [t, h, d], for a step that turns them by the tokens' positions. */
+hd_head_rows_args hd_head_rows_of(const hd_site *s, float *x, int32_t h, int32_t d);
+/* Whether the indexer's queries and keys go through a Hadamard transform: the released code does
+ * so in front of its FP4, and keys that are kept in FP4 need it in every mode.  Dot products do not
+ * change by it. */
+bool hd_index_is_transformed(const hd_site *s);
+
+/* Keys of the pass's tokens, or of groups of them: norm, RoPE and into the cache.  Rounded in
+ * between, when the mode asks for it and the format that they are kept in does not round by itself:
+ * a row is rounded once. */
+typedef struct hd_keys {
+    const char          *label, *round_label, *store_label; /* the latter when they are rounded */
+    float               *x;                                 /* [t, pool->layout.d]              */
+    const float         *norm;
+    const hd_cache_pool *pool;
+    int32_t              group; /* tokens that a row stands for */
+    bool                 is_index;
+} hd_keys;
+void hd_add_keys(const hd_site *s, const hd_keys *k);
+/* Rows x [t, pool->layout.d] into a pool as they are. */
+void hd_add_store(const hd_site *s, const char *label, const hd_cache_pool *pool, const float *x,
+                  int32_t group);
 
 /* Streams -> x -> block -> streams: opens with hc_pre and the norm, closes with hc_post. */
 typedef struct hd_mixed {

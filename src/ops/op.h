@@ -66,7 +66,8 @@ typedef struct hd_op {
      * formula (op_errors.h), of whatever values; the same for every kernel: `got` is not read.
      * NULL: equal bits. */
     void (*allow)(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed);
-    /* Judges row `row` of all outputs instead, where more than one answer is right; or NULL. */
+    /* Judges row `row` of all outputs instead, by their outermost dimension, where more than one
+     * answer is right; or NULL. */
     bool (*judge)(const hd_op_runs *r, int64_t row, hd_op_verdict *v);
 } hd_op;
 

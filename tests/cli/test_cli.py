@@ -563,7 +563,7 @@ def test_trace_of_some_steps():
     whole = tensors(dump)
     assert whole["__metadata__"]["kernel.L00.attn_norm"] == "rmsnorm_nvfp4_ref"
     assert whole["__metadata__"]["ids"] == "0,2042,433"
-    for glob, wanted in (("L02.*", r"L02\."), ("*.kv_norm", r"(L..|mtp)\.kv_norm\."),
+    for glob, wanted in (("L02.*", r"L02\."), ("*.kv_rope", r"(L..|mtp)\.kv_rope\."),
                          ("logits", "logits$"), ("streams", "streams$")):
         assert hadal(*trace, "--steps", glob)[0] == 0
         some = tensors(dump)

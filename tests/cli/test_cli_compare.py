@@ -109,7 +109,7 @@ def test_a_run_equals_itself():
         # Files also hold the streams, which no single step leaves.
         names = {t["tensor"] for t in result["tensors"]} - {"streams"}
         assert names == {t["tensor"] for t in live["tensors"]}, sides
-        assert row(result, "L01.kv_norm.y")["kernels"] == row(live, "L01.kv_norm.y")["kernels"]
+        assert row(result, "L01.kv.y")["kernels"] == row(live, "L01.kv.y")["kernels"]
     assert row(live, "logits")["kl_max"] == 0 and row(live, "mtp.logits")["top1"] == 1
 
 
@@ -156,18 +156,18 @@ def test_changed_file():
     """One value of one row, also against a run: its place and both values are told."""
     path = dump("whole.safetensors", DEMO, *IDS)
     f = Header(path)
-    values, _ = f.floats("L03.kv_norm.y")
-    width = f.tensors["L03.kv_norm.y"]["shape"][1]
-    f.set("L03.kv_norm.y", 2 * width + 7, values[2 * width + 7] + 100)
+    values, _ = f.floats("L03.kv.y")
+    width = f.tensors["L03.kv.y"]["shape"][1]
+    f.set("L03.kv.y", 2 * width + 7, values[2 * width + 7] + 100)
     changed = f.write(SCRATCH / "changed.safetensors")
     for sides in ((changed, path), (changed, DEMO)):
         result = compare(*sides)
-        hit = row(result, "L03.kv_norm.y")
-        assert result["first_different"] == "L03.kv_norm.y" and hit["different"] == 1, hit
+        hit = row(result, "L03.kv.y")
+        assert result["first_different"] == "L03.kv.y" and hit["different"] == 1, hit
         assert hit["worst_at"] == [2, 7] and hit["worst_row"] == 2, hit
         assert abs(hit["worst_a"] - hit["worst_b"] - 100) < 1e-4, hit
-    f.set("L03.kv_norm.y", 0, float("nan"))
-    hit = row(compare(f.write(changed), DEMO), "L03.kv_norm.y")
+    f.set("L03.kv.y", 0, float("nan"))
+    hit = row(compare(f.write(changed), DEMO), "L03.kv.y")
     assert hit["bad"] == [1, 0] and hit["error"] is None, hit
 
 
@@ -209,8 +209,8 @@ def test_text():
     assert re.search(r"^logits: KL divergence \S+ nats, at most \S+ in row \d; the same best token "
                      r"in \d+\.\d\d % of rows", out, re.M), out
     assert "\nthe worst\n" in out
-    steps = hadal("compare", DEMO, "--quiet", "--all", "--steps", "L0[12].kv_norm", *IDS)[1]
-    assert re.findall(r"^(L\S+) +0 +1\.0+ ", steps, re.M) == ["L01.kv_norm.y", "L02.kv_norm.y"]
+    steps = hadal("compare", DEMO, "--quiet", "--all", "--steps", "L0[12].kv", *IDS)[1]
+    assert re.findall(r"^(L\S+) +0 +1\.0+ ", steps, re.M) == ["L01.kv.y", "L02.kv.y"]
     assert "2 tensors on both sides, 0 only on A's, 0 only on B's" in steps
 
 

@@ -45,7 +45,7 @@ def test_healthy():
     assert result["failed"] == 0 and result["tokens"] == 11, result
     assert [c for c in checks if " " in c] == BITS, checks
     kernels = {c.rsplit("_", 1)[0] for c in checks if " " not in c}
-    assert {"rmsnorm", "gemm_nvfp4", "grouped_gemm_nvfp4", "attn_sparse", "cache_write", "topk",
+    assert {"rmsnorm", "gemm_nvfp4", "grouped_gemm_nvfp4", "attn_sparse", "head_rows", "topk",
             "router", "quant_nvfp4", "add_streams"} <= kernels, kernels
     # Layers have one attention each; passes: 8 tokens at once, the MTP block, 3 alone.
     assert checks["attn_sparse_ref"]["n"] == 6 * 4 + 1, checks["attn_sparse_ref"]

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ops/attn_sparse.h"
-#include "ops/cache_write.h"
 #include "ops/compress_kv.h"
 #include "ops/embed.h"
 #include "ops/gemm.h"
@@ -13,10 +12,10 @@
 #include "ops/hc_head.h"
 #include "ops/hc_post.h"
 #include "ops/hc_pre.h"
+#include "ops/head_rows.h"
 #include "ops/index_score.h"
 #include "ops/moe_sum.h"
 #include "ops/rmsnorm_nvfp4.h"
-#include "ops/rope_tail.h"
 #include "ops/router.h"
 #include "ops/swiglu_nvfp4.h"
 #include "ops/topk.h"
@@ -141,7 +140,7 @@ static void no_base(void *args)
 
 static void next_position(void *args)
 {
-    hd_rope_tail_args *const a = args;
+    hd_head_rows_args *const a = args;
     int32_t *const           pos = (int32_t *)(void *)room;
     for (int32_t t = 0; t < a->t; t++) pos[t] = a->pos[t] + 1;
     a->pos = pos;
@@ -151,7 +150,7 @@ static void not_turned_back(void *args) { ((hd_attn_sparse_args *)args)->dr = 0;
 
 static void other_frequencies(void *args)
 {
-    hd_rope_tail_args *const a = args;
+    hd_head_rows_args *const a = args;
     for (int32_t i = 0; i < a->dr / 2; i++) room[i] = a->freq[i] * a->freq[i];
     a->freq = room;
 }
@@ -195,12 +194,11 @@ static void no_overlap_offset(void *args)
     a->cap--;
 }
 
-static void write_next_row(void *args)
+static void store_next_row(void *args)
 {
-    hd_cache_write_args *const a = args;
-    int32_t *const             pos = (int32_t *)(void *)room;
-    for (int32_t t = 0; t < a->t; t++) pos[t] = a->pos[t] + 1;
-    a->pos = pos;
+    hd_head_rows_args *const a = args;
+    a->pool +=
+        (size_t)a->d * sizeof(float); /* rows of f32, of a ring that is longer than the pass */
 }
 
 static void no_norm_weight(void *args) { ((hd_rmsnorm_nvfp4_args *)args)->has_w = false; }
@@ -262,7 +260,7 @@ const kernel_plant kernel_plants[] = {
     {"L00.attn", "L00.attn.y", next_row, NULL},
     {"L02.index_topk", "L02.index_topk.ids", NULL, no_compressed_rows},
     {"L04.comp_pool", "L04.comp_pool.y", no_overlap_offset, NULL},
-    {"L01.kv_ring", "L01.attn.y", write_next_row, NULL},
+    {"L01.kv_rope", "L01.attn.y", store_next_row, NULL},
     {"L02.attn_norm", "L02.attn_norm.y", no_norm_weight, NULL},
     {"L03.attn_norm", "L03.attn_norm.rounded", calibrated_too_small, NULL},
     {"embed", "embed.y", next_id, NULL},

@@ -11,8 +11,8 @@
 #include "../support/made_up_device.h"
 #include "doctor/kernel_check.h"
 #include "ops/grouped_gemm.h"
+#include "ops/head_rows.h"
 #include "ops/rmsnorm.h"
-#include "ops/rope_tail.h"
 #include "ops/topk.h"
 
 #define ROWS    5
@@ -54,9 +54,9 @@ static hd_status rmsnorm_there(const void *args, hd_stream *stream)
     return run_there(&hd_op_rmsnorm, hd_rmsnorm_ref, args, stream);
 }
 
-static hd_status rope_there(const void *args, hd_stream *stream)
+static hd_status rows_there(const void *args, hd_stream *stream)
 {
-    return run_there(&hd_op_rope_tail, hd_rope_tail_ref, args, stream);
+    return run_there(&hd_op_head_rows, hd_head_rows_ref, args, stream);
 }
 
 static hd_status topk_there(const void *args, hd_stream *stream)
@@ -102,8 +102,8 @@ static hd_status norm_drifting(const void *args, hd_stream *stream)
 
 static hd_status turn_twice(const void *args, hd_stream *stream)
 {
-    hd_status const s = rope_there(args, stream);
-    return s == HD_OK ? rope_there(args, stream) : s;
+    hd_status const s = rows_there(args, stream);
+    return s == HD_OK ? rows_there(args, stream) : s;
 }
 
 /* The last expert's row is that of the one before. */
@@ -138,8 +138,8 @@ static hd_status end_badly(const void *args, hd_stream *stream)
 
 static const hd_kernel healthy[] = {THERE(rmsnorm, rmsnorm_there),
                                     REF(rmsnorm),
-                                    THERE(rope_tail, rope_there),
-                                    REF(rope_tail),
+                                    THERE(head_rows, rows_there),
+                                    REF(head_rows),
                                     THERE(topk, topk_there),
                                     REF(topk),
                                     THERE(grouped_gemm_f32, experts_there),
@@ -163,7 +163,7 @@ typedef struct pass {
     hd_step  steps[N_STEPS];
 
     hd_rmsnorm_args      norm; /* in place */
-    hd_rope_tail_args    rope;
+    hd_head_rows_args    rope;
     hd_topk_args         topk;
     hd_grouped_gemm_args experts;
     hd_kernel            table[N_KERNELS + 1];
@@ -197,15 +197,8 @@ static void open_pass(pass *p)
     assert_int_equal(hd_device_write(&made_up, c, &p->here, sizeof *c, NULL), HD_OK);
     p->norm = (hd_rmsnorm_args){
         .x = c->x, .w = c->w, .y = c->x, .t = ROWS, .d = D, .eps = 1e-6f, .has_w = true};
-    p->rope = (hd_rope_tail_args){.x = c->x,
-                                  .freq = c->freq,
-                                  .pos = c->pos,
-                                  .t = ROWS,
-                                  .h = 1,
-                                  .d = D,
-                                  .dr = 32,
-                                  .group = 1,
-                                  .sign = 1};
+    p->rope = (hd_head_rows_args){
+        .x = c->x, .freq = c->freq, .pos = c->pos, .t = ROWS, .h = 1, .d = D, .dr = 32, .group = 1};
     p->topk = (hd_topk_args){
         .score = c->score, .pos = c->pos, .ids = c->top, .t = ROWS, .n = 9, .k = 4, .group = 4};
     p->experts = (hd_grouped_gemm_args){.x = c->x,
@@ -292,7 +285,7 @@ static void faults_are_told(void **state)
     (void)state;
     for (int is_chosen = 0; is_chosen < 2; is_chosen++) {
         expect(0, norm_badly, is_chosen, "L00.step: y: row 2, element 9 is ");
-        expect(1, turn_twice, is_chosen, "L01.step: x: row ");
+        expect(1, turn_twice, is_chosen, "L01.step: row 0: x[0,");
         expect(3, experts_badly, is_chosen, "L03.step: y: row 9, element ");
     }
     expect(0, norm_drifting, true, "L00.step: y: other bits for the same input");

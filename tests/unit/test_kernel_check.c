@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "doctor/kernel_check.h"
+#include "ops/head_rows.h"
 #include "ops/rmsnorm.h"
-#include "ops/rope_tail.h"
 #include "ops/topk.h"
 
 #define ROWS 5
@@ -69,8 +69,8 @@ static hd_status end_badly(const void *args, hd_stream *stream)
 
 static hd_status turn_twice(const void *args, hd_stream *stream)
 {
-    hd_status const s = hd_rope_tail_ref(args, stream);
-    return s == HD_OK ? hd_rope_tail_ref(args, stream) : s;
+    hd_status const s = hd_head_rows_ref(args, stream);
+    return s == HD_OK ? hd_head_rows_ref(args, stream) : s;
 }
 
 static hd_status choose_wrong(const void *args, hd_stream *stream)
@@ -100,12 +100,12 @@ typedef struct pass {
     hd_plan plan;
 
     hd_rmsnorm_args   norm; /* in place */
-    hd_rope_tail_args rope;
+    hd_head_rows_args rope;
     hd_topk_args      topk;
     hd_kernel_check   check;
 } pass;
 
-static const hd_kernel healthy[] = {REF(rmsnorm), REF(rope_tail), REF(topk)};
+static const hd_kernel healthy[] = {REF(rmsnorm), REF(head_rows), REF(topk)};
 
 static void fill(pass *p)
 {
@@ -116,15 +116,8 @@ static void fill(pass *p)
     for (int i = 0; i < ROWS; i++) p->pos[i] = 35;
     p->norm = (hd_rmsnorm_args){
         .x = p->x, .w = p->w, .y = p->x, .t = ROWS, .d = D, .eps = 1e-6f, .has_w = true};
-    p->rope = (hd_rope_tail_args){.x = p->x,
-                                  .freq = p->freq,
-                                  .pos = p->pos,
-                                  .t = ROWS,
-                                  .h = 1,
-                                  .d = D,
-                                  .dr = 32,
-                                  .group = 1,
-                                  .sign = 1};
+    p->rope = (hd_head_rows_args){
+        .x = p->x, .freq = p->freq, .pos = p->pos, .t = ROWS, .h = 1, .d = D, .dr = 32, .group = 1};
     p->topk = (hd_topk_args){
         .score = p->score, .pos = p->pos, .ids = p->ids, .t = ROWS, .n = 9, .k = K, .group = 4};
 }
@@ -214,8 +207,8 @@ static void test_status(void **state)
 static void test_in_and_out(void **state)
 {
     (void)state;
-    expect(1, (hd_kernel)BAD(rope_tail, turn_twice), true, "L01.step: x: row ");
-    expect(1, (hd_kernel)BAD(rope_tail, turn_twice), false, "L01.step: x: row ");
+    expect(1, (hd_kernel)BAD(head_rows, turn_twice), true, "L01.step: row 0: x[");
+    expect(1, (hd_kernel)BAD(head_rows, turn_twice), false, "L01.step: row 0: x[");
 }
 
 static void test_ids(void **state)

@@ -16,16 +16,15 @@
 #include "ops/embed.h"
 #include "ops/gemm.h"
 #include "ops/grouped_gemm.h"
-#include "ops/hadamard.h"
 #include "ops/hc_head.h"
 #include "ops/hc_post.h"
 #include "ops/hc_pre.h"
+#include "ops/head_rows.h"
 #include "ops/index_score.h"
 #include "ops/moe_sum.h"
 #include "ops/quant_fp8.h"
 #include "ops/quant_mxfp4.h"
 #include "ops/rmsnorm_nvfp4.h"
-#include "ops/rope_tail.h"
 #include "ops/router.h"
 #include "ops/swiglu.h"
 #include "ops/topk.h"
@@ -104,13 +103,10 @@ static void rotates_adjacent_pairs(void **state)
     float const   freq[] = {1, 0.01f};
     int32_t const pos[] = {1};
     (void)state;
-    hd_rope_tail_args a = {
-        .x = x, .freq = freq, .pos = pos, .t = 1, .h = 1, .d = 5, .dr = 4, .group = 1, .sign = 1};
-    hd_rope_tail_ref(&a, NULL);
+    hd_head_rows_args const a = {
+        .x = x, .freq = freq, .pos = pos, .t = 1, .h = 1, .d = 5, .dr = 4, .group = 1};
+    hd_head_rows_ref(&a, NULL);
     assert_close(x, (const double[]){9, 0.5403023, 0.8414710, 0, 0}, 5, 1e-6);
-    a.sign = -1;
-    hd_rope_tail_ref(&a, NULL);
-    assert_close(x, (const double[]){9, 1, 0, 0, 0}, 5, 1e-6);
 }
 
 /* A compressed row has the position of its group's first token. */
@@ -120,13 +116,47 @@ static void rotates_groups_by_their_first_position(void **state)
     float const   freq[] = {0.5f};
     int32_t const end[] = {11}, first[] = {8};
     (void)state;
-    hd_rope_tail_args a = {.freq = freq, .t = 1, .h = 1, .d = 2, .dr = 2, .sign = 1};
+    hd_head_rows_args a = {.freq = freq, .t = 1, .h = 1, .d = 2, .dr = 2};
     a.x = x, a.pos = end, a.group = 4;
-    hd_rope_tail_ref(&a, NULL);
+    hd_head_rows_ref(&a, NULL);
     a.x = y, a.pos = first, a.group = 1;
-    hd_rope_tail_ref(&a, NULL);
+    hd_head_rows_ref(&a, NULL);
     assert_memory_equal(x, y, sizeof x);
     assert_close(x, (const double[]){cos(4), sin(4)}, 2, 1e-6);
+}
+
+/* Norm, turn, transform and store follow each other: the pool has what is left in x. */
+static void head_rows_take_all_steps(void **state)
+{
+    float         x[] = {3, 4, 3, 4}, pool[] = {-1, -1, -1, -1, -1, -1};
+    float const   w[] = {1, 2}, freq[] = {0.5f};
+    int32_t const pos[] = {4, 5}, seq[] = {0, 0};
+    (void)state;
+    hd_head_rows_args const a = {.x = x,
+                                 .w = w,
+                                 .freq = freq,
+                                 .pos = pos,
+                                 .seq = seq,
+                                 .pool = (uint8_t *)pool,
+                                 .t = 2,
+                                 .h = 1,
+                                 .d = 2,
+                                 .dr = 2,
+                                 .group = 2,
+                                 .n_seq = 1,
+                                 .cap = 3,
+                                 .eps = 1e-6f,
+                                 .has_norm = true,
+                                 .has_w = true,
+                                 .has_hadamard = true,
+                                 .has_pool = true,
+                                 .layout = {.format = HD_ROW_F32, .d = 2, .page = 1}};
+    double const            r = 1 / sqrt(12.5 + 1e-6), c = cos(2), s = sin(2);
+    double const            even = r * (3 * c - 8 * s), odd = r * (3 * s + 8 * c);
+    double const            y[] = {(even + odd) / sqrt(2), (even - odd) / sqrt(2)};
+    hd_head_rows_ref(&a, NULL);
+    assert_close(x, (const double[]){y[0], y[1], y[0], y[1]}, 4, 1e-6); /* both from position 4 */
+    assert_close(pool, (const double[]){-1, -1, -1, -1, y[0], y[1]}, 6, 1e-6); /* 5 ends a group */
 }
 
 /* ---- matrices ---- */
@@ -582,10 +612,13 @@ static void transforms_as_released(void **state)
     int32_t    t, k;
     (void)state;
     assert_int_equal(hd_st_open(&f, "tests/golden/rounding.w8.safetensors", NULL), HD_OK);
-    float *const           x = load(&f, "hadamard.x", &t, &k);
-    hd_hadamard_args const a = {.x = x, .t = t, .k = k};
-    hd_hadamard_ref(&a, NULL);
+    float *const            x = load(&f, "hadamard.x", &t, &k);
+    int32_t *const          pos = calloc((size_t)t, sizeof *pos);
+    hd_head_rows_args const a = {
+        .x = x, .pos = pos, .t = t, .h = 1, .d = k, .group = 1, .has_hadamard = true};
+    hd_head_rows_ref(&a, NULL);
     assert_rounded(&f, "hadamard.y", x);
+    free(pos);
     free(x);
     hd_st_close(&f);
 }
@@ -598,6 +631,7 @@ int main(void)
         cmocka_unit_test(rounds_what_it_normalises_for_each_reader),
         cmocka_unit_test(rotates_adjacent_pairs),
         cmocka_unit_test(rotates_groups_by_their_first_position),
+        cmocka_unit_test(head_rows_take_all_steps),
         cmocka_unit_test(multiplies_groups_side_by_side),
         cmocka_unit_test(multiplies_nvfp4),
         cmocka_unit_test(multiplies_mxfp4_and_fp8),

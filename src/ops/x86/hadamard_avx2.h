@@ -1,8 +1,8 @@
-#include "ops/hadamard.h"
+#ifndef HD_OPS_X86_HADAMARD_AVX2_H
+#define HD_OPS_X86_HADAMARD_AVX2_H
 
 #include <math.h>
 
-#include "base/team.h"
 #include "ops/x86/vectors_avx2.h"
 
 /* Sums and differences at distance 1, 2, 4, ..: the product in k log k steps. */
@@ -24,7 +24,7 @@ static inline __m256 transform_8(__m256 v)
     return add_partners(v, _mm256_permute2f128_ps(v, v, 0x01), s4);
 }
 
-static void transform_small(float *x, int32_t k, float norm)
+static inline void transform_small(float *x, int32_t k, float norm)
 {
     for (int32_t step = 1; step < k; step *= 2)
         for (int32_t i = 0; i < k; i++) {
@@ -36,7 +36,7 @@ static void transform_small(float *x, int32_t k, float norm)
     for (int32_t i = 0; i < k; i++) x[i] *= norm;
 }
 
-static void transform(float *x, int32_t k, float norm)
+static inline void transform_large(float *x, int32_t k, float norm)
 {
     for (int32_t i = 0; i < k; i += 8)
         _mm256_storeu_ps(x + i,
@@ -50,29 +50,14 @@ static void transform(float *x, int32_t k, float norm)
         }
 }
 
-static void run_rows(const void *args, int64_t begin, int64_t end)
+/* In place; k a power of two. */
+static inline void transform_row(float *x, int32_t k)
 {
-    const hd_hadamard_args *const a = args;
-    float const                   norm = (float)(1 / sqrt(a->k));
-    for (int64_t t = begin; t < end; t++) {
-        float *const x = a->x + t * a->k;
-        if (a->k >= 8)
-            transform(x, a->k, norm);
-        else
-            transform_small(x, a->k, norm);
-    }
+    float const norm = (float)(1 / sqrt(k));
+    if (k >= 8)
+        transform_large(x, k, norm);
+    else
+        transform_small(x, k, norm);
 }
 
-bool hd_hadamard_avx2_supports(const void *args)
-{
-    (void)args;
-    return true;
-}
-
-hd_status hd_hadamard_avx2(const void *args, hd_stream *stream)
-{
-    const hd_hadamard_args *const a = args;
-    hd_work const                 work = {a->t, 1, (int64_t)a->k * 4};
-    hd_team_run(stream, &work, run_rows, a);
-    return HD_OK;
-}
+#endif

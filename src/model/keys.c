@@ -1,0 +1,71 @@
+#include "model/parts.h"
+#include "ops/cache_write.h"
+#include "ops/quant_fp8.h"
+#include "ops/quant_mxfp4.h"
+
+/* Elements that the released code rounds with one scale. */
+#define ROW_BLOCK 64
+
+/* Whether storing a row rounds it. */
+static bool is_coded(const hd_cache_pool *p)
+{
+    return p->layout.format != HD_ROW_F32 && p->layout.format != HD_ROW_BF16;
+}
+
+hd_head_rows_args hd_head_rows_of(const hd_site *s, float *x, int32_t h, int32_t d)
+{
+    const hd_config *const c = s->m->config;
+    return (hd_head_rows_args){.x = x,
+                               .freq = hd_site_freq(s),
+                               .pos = s->b->pos,
+                               .t = s->t,
+                               .h = h,
+                               .d = d,
+                               .dr = c->rope_dim,
+                               .group = 1,
+                               .eps = c->rms_eps};
+}
+
+bool hd_index_is_transformed(const hd_site *s)
+{
+    return s->m->act == HD_ACT_OFFICIAL || is_coded(&s->cache->index_rows);
+}
+
+void hd_add_store(const hd_site *s, const char *label, const hd_cache_pool *pool, const float *x,
+                  int32_t group)
+{
+    HD_ADD(s->p, label, cache_write, .x = x, .pos = s->b->pos, .seq = s->b->seq, .pool = pool->data,
+           .t = s->t, .d = pool->layout.d, .n_seq = s->m->shape.n_seq, .cap = pool->cap,
+           .group = group, .layout = pool->layout);
+}
+
+static void add_rounded(const hd_site *s, const hd_keys *k)
+{
+    int32_t const d = k->pool->layout.d;
+    if (k->is_index)
+        HD_ADD(s->p, k->round_label, quant_mxfp4, .x = k->x, .y = k->x, .t = s->t, .k = d);
+    else
+        HD_ADD(s->p, k->round_label, quant_fp8, .x = k->x, .y = k->x, .t = s->t, .k = d,
+               .block = ROW_BLOCK, .tail = s->m->config->rope_dim);
+    hd_add_store(s, k->store_label, k->pool, k->x, k->group);
+}
+
+void hd_add_keys(const hd_site *s, const hd_keys *k)
+{
+    bool const        is_rounded = s->m->act == HD_ACT_OFFICIAL && !is_coded(k->pool);
+    hd_head_rows_args a = hd_head_rows_of(s, k->x, 1, k->pool->layout.d);
+    a.w = k->norm;
+    a.has_norm = a.has_w = true;
+    a.group = k->group;
+    a.has_hadamard = k->is_index && hd_index_is_transformed(s);
+    if (!is_rounded) {
+        a.seq = s->b->seq;
+        a.pool = k->pool->data;
+        a.n_seq = s->m->shape.n_seq;
+        a.cap = k->pool->cap;
+        a.layout = k->pool->layout;
+        a.has_pool = true;
+    }
+    hd_plan_add(s->p, k->label, &hd_op_head_rows, &a);
+    if (is_rounded) add_rounded(s, k);
+}
