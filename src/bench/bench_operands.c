@@ -139,7 +139,8 @@ static double touched_share(const hd_op *op, const void *args, const hd_operand 
     if (op == &hd_op_cache_write && is_named(o, "pool"))
         return (double)write->t / ((double)write->n_seq * write->cap);
     if (op == &hd_op_compress_kv && (is_named(o, "kv") || is_named(o, "gate")))
-        return (double)pool->r * (pool->overlap ? 2 : 1) / ((double)pool->n_seq * pool->cap);
+        return ((double)pool->r * (pool->overlap ? 2 : 1) + pool->t) /
+               ((double)pool->n_seq * pool->cap);
     if (op == &hd_op_router && is_named(o, "table")) return (double)router->t / router->vocab;
     if (op == &hd_op_embed && is_named(o, "table")) return (double)embed->t / embed->vocab;
     return 1;

@@ -3,11 +3,11 @@
 
 /* Labels of the two compressors' steps, attention's and the indexer's. */
 typedef struct labels {
-    const char *kv_ring, *gate_ring, *pool, *rope, *round, *rows;
+    const char *pool, *rope, *round, *rows;
 } labels;
 static const labels names[2] = {
-    {"comp_kv_ring", "comp_gate_ring", "comp_pool", "comp_rope", "comp_round", "comp_rows"},
-    {"index_kv_ring", "index_gate_ring", "index_pool", "index_rope", "index_round", "index_rows"},
+    {"comp_pool", "comp_rope", "comp_round", "comp_rows"},
+    {"index_pool", "index_rope", "index_round", "index_rows"},
 };
 
 static float *add_projection(const hd_site *s, const hd_compression *c, bool is_gate)
@@ -21,10 +21,7 @@ static float *add_projection(const hd_site *s, const hd_compression *c, bool is_
 }
 
 /* A ring of the compressor as compress_kv reads it: pages of one f32 row. */
-static const float *ring_rows(const hd_cache_pool *ring)
-{
-    return (const float *)(const void *)ring->data;
-}
+static float *ring_rows(const hd_cache_pool *ring) { return (float *)(void *)ring->data; }
 
 /* Every token's projections go to the rings; where a token completes a group, the group is
  * pooled to one row, which takes the position of the group's first token. */
@@ -32,12 +29,12 @@ void hd_add_compressor(const hd_site *s, const hd_compression *c)
 {
     const labels *const n = &names[c->is_index];
     int32_t const       ratio = s->cache->ratio;
-    hd_add_store(s, n->kv_ring, c->kv, add_projection(s, c, false), 1);
-    hd_add_store(s, n->gate_ring, c->gate, add_projection(s, c, true), 1);
+    const float *const kv = add_projection(s, c, false), *const gate = add_projection(s, c, true);
     float *const row = hd_plan_room(s->p, s->t, c->head);
-    HD_ADD(s->p, n->pool, compress_kv, .kv = ring_rows(c->kv), .gate = ring_rows(c->gate),
-           .ape = c->w->ape, .pos = s->b->pos, .seq = s->b->seq, .y = row, .t = s->t, .d = c->head,
-           .r = ratio, .n_seq = s->m->shape.n_seq, .cap = c->kv->cap, .overlap = ratio == 4);
+    HD_ADD(s->p, n->pool, compress_kv, .x_kv = kv, .x_gate = gate, .ape = c->w->ape,
+           .pos = s->b->pos, .seq = s->b->seq, .kv = ring_rows(c->kv), .gate = ring_rows(c->gate),
+           .y = row, .t = s->t, .d = c->head, .r = ratio, .n_seq = s->m->shape.n_seq,
+           .cap = c->kv->cap, .overlap = ratio == 4);
     hd_add_keys(s, &(hd_keys){.label = n->rope,
                               .round_label = n->round,
                               .store_label = n->rows,

@@ -31,14 +31,6 @@ bool hd_index_is_transformed(const hd_site *s)
     return s->m->act == HD_ACT_OFFICIAL || is_coded(&s->cache->index_rows);
 }
 
-void hd_add_store(const hd_site *s, const char *label, const hd_cache_pool *pool, const float *x,
-                  int32_t group)
-{
-    HD_ADD(s->p, label, cache_write, .x = x, .pos = s->b->pos, .seq = s->b->seq, .pool = pool->data,
-           .t = s->t, .d = pool->layout.d, .n_seq = s->m->shape.n_seq, .cap = pool->cap,
-           .group = group, .layout = pool->layout);
-}
-
 static void add_rounded(const hd_site *s, const hd_keys *k)
 {
     int32_t const d = k->pool->layout.d;
@@ -47,7 +39,9 @@ static void add_rounded(const hd_site *s, const hd_keys *k)
     else
         HD_ADD(s->p, k->round_label, quant_fp8, .x = k->x, .y = k->x, .t = s->t, .k = d,
                .block = ROW_BLOCK, .tail = s->m->config->rope_dim);
-    hd_add_store(s, k->store_label, k->pool, k->x, k->group);
+    HD_ADD(s->p, k->store_label, cache_write, .x = k->x, .pos = s->b->pos, .seq = s->b->seq,
+           .pool = k->pool->data, .t = s->t, .d = d, .n_seq = s->m->shape.n_seq,
+           .cap = k->pool->cap, .group = k->group, .layout = k->pool->layout);
 }
 
 void hd_add_keys(const hd_site *s, const hd_keys *k)

@@ -101,9 +101,6 @@ typedef struct hd_keys {
     bool                 is_index;
 } hd_keys;
 void hd_add_keys(const hd_site *s, const hd_keys *k);
-/* Rows x [t, pool->layout.d] into a pool as they are. */
-void hd_add_store(const hd_site *s, const char *label, const hd_cache_pool *pool, const float *x,
-                  int32_t group);
 
 /* Streams -> x -> block -> streams: opens with hc_pre and the norm, closes with hc_post. */
 typedef struct hd_mixed {

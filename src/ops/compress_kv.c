@@ -9,11 +9,14 @@ static int32_t describe(const void *args, hd_operand out[HD_MAX_OPERANDS])
     const hd_compress_kv_args *const a = args;
     int32_t                          n = 0;
     int64_t const                    w = a->overlap ? 2 * (int64_t)a->d : a->d;
-    out[n++] = HD_OPERAND(compress_kv, kv, HD_IN, HD_F32, a->n_seq, a->cap, w);
-    out[n++] = HD_OPERAND(compress_kv, gate, HD_IN, HD_F32, a->n_seq, a->cap, w);
+    int64_t const                    row_bytes = w * (int64_t)sizeof(float);
+    out[n++] = HD_OPERAND(compress_kv, x_kv, HD_IN, HD_F32, a->t, w);
+    out[n++] = HD_OPERAND(compress_kv, x_gate, HD_IN, HD_F32, a->t, w);
     out[n++] = HD_OPERAND(compress_kv, ape, HD_IN, HD_F32, a->r, w);
     out[n++] = HD_OPERAND(compress_kv, pos, HD_IN, HD_I32, a->t);
     out[n++] = HD_OPERAND(compress_kv, seq, HD_IN, HD_I32, a->t);
+    out[n++] = HD_OPERAND(compress_kv, kv, HD_INOUT, HD_U8, a->n_seq, a->cap, row_bytes);
+    out[n++] = HD_OPERAND(compress_kv, gate, HD_INOUT, HD_U8, a->n_seq, a->cap, row_bytes);
     out[n++] = HD_OPERAND(compress_kv, y, HD_OUT, HD_F32, a->t, a->d);
     return n;
 }
@@ -58,11 +61,11 @@ static double largest_ape(const hd_compress_kv_args *a, int32_t c)
     return largest;
 }
 
-/* The logit is rounded once, exp adds a few roundings, and so do the sums
- * over r or 2r slots. */
+/* The logit is rounded once, exp adds a few roundings, and so do the sums over r or 2r slots.  The
+ * slots are in the rings when the reference is done. */
 static void allow(const hd_op_runs *r, const hd_operand *o, int64_t row, double *allowed)
 {
-    const hd_compress_kv_args *const a = r->in;
+    const hd_compress_kv_args *const a = r->ref;
     bool const                       ends_group = (a->pos[row] + 1) % a->r == 0;
     (void)o;
     for (int32_t c = 0; c < a->d; c++) {

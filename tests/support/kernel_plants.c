@@ -189,9 +189,10 @@ static void no_compressed_rows(void *args)
 static void no_overlap_offset(void *args)
 {
     hd_compress_kv_args *const a = args;
-    a->kv = a->kv + a->d; /* the other half of each row */
-    a->n_seq = 1;
-    a->cap--;
+    float *const               x = copy_floats(a->x_kv, (int64_t)a->t * 2 * a->d);
+    for (int32_t i = 0; i < a->t * 2 * a->d; i++) /* the other half of each row */
+        x[i] = a->x_kv[i / a->d % 2 ? i - a->d : i + a->d];
+    a->x_kv = x;
 }
 
 static void store_next_row(void *args)

@@ -346,16 +346,20 @@ static void writes_rings_and_groups(void **state)
     assert_close(pool, (const double[]){3, 4, 2}, 3, 0);
 }
 
-/* Equal gates make the mean; the first group of overlapping ones has no predecessor. */
+/* Equal gates make the mean; the first group of overlapping ones has no predecessor.  The first
+ * token was kept by an earlier call. */
 static void pools_groups(void **state)
 {
-    float         kv[8] = {1, 10, 2, 20, 3, 30, 4, 40}, gate[8] = {0}, ape[4] = {0}, y[3];
+    float const   x_kv[] = {2, 20, 3, 30, 4, 40}, x_gate[6] = {0};
+    float         kv[8] = {1, 10, NAN, NAN, NAN, NAN, NAN, NAN}, gate[8] = {0}, ape[4] = {0}, y[3];
     int32_t const pos[] = {1, 2, 3}, seq[] = {0, 0, 0};
     (void)state;
-    hd_compress_kv_args a = {.kv = kv, .gate = gate, .ape = ape, .pos = pos, .seq = seq, .y = y};
+    hd_compress_kv_args a = {.x_kv = x_kv, .x_gate = x_gate, .ape = ape, .pos = pos, .seq = seq};
+    a.kv = kv, a.gate = gate, a.y = y;
     a.t = 3, a.d = 1, a.r = 2, a.n_seq = 1, a.cap = 4, a.overlap = true;
     hd_compress_kv_ref(&a, NULL);
     assert_close(y, (const double[]){15, 0, (1 + 2 + 30 + 40) / 4.0}, 3, 1e-6);
+    assert_close(kv, (const double[]){1, 10, 2, 20, 3, 30, 4, 40}, 8, 0);
     ape[3] = 100; /* second half of the second token takes all the weight */
     hd_compress_kv_ref(&a, NULL);
     assert_close(y, (const double[]){20, 0, 40}, 3, 1e-6);

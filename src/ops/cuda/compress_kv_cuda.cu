@@ -3,7 +3,9 @@
 
 /* Bound by bytes of the ring where a group is complete; most tokens complete none.
  * Grid: a block for each token and CHANNELS channels.  LANES threads share the slots of a
- * channel and join their sums through shared memory, always in the same order. */
+ * channel and join their sums through shared memory, always in the same order.
+ * Other blocks store the rows of other tokens at the same time, so a slot that is a token of this
+ * call is read where that token's row comes from. */
 
 #define CHANNELS 32
 #define LANES    8
@@ -12,14 +14,17 @@
 typedef struct channel {
     int64_t ring;                  /* first element of the sequence's part of a ring */
     int64_t w;                     /* width of a ring row                            */
-    int32_t c, group, first, last; /* channel; positions            */
+    int32_t t, seq;                /* the token and its sequence                     */
+    int32_t c, group, first, last; /* channel; positions                             */
 } channel;
 
 static __device__ channel find_channel(const hd_compress_kv_args *a, int64_t t, int32_t c)
 {
     channel ch;
     ch.w = a->overlap ? 2 * (int64_t)a->d : a->d;
-    ch.ring = (int64_t)a->seq[t] * a->cap * ch.w;
+    ch.t = (int32_t)t;
+    ch.seq = a->seq[t];
+    ch.ring = (int64_t)ch.seq * a->cap * ch.w;
     ch.c = c;
     ch.last = a->pos[t];
     ch.group = ch.last - a->r + 1;
@@ -34,10 +39,30 @@ static __device__ int64_t column(const hd_compress_kv_args *a, const channel *ch
     return a->overlap && q >= ch->group ? (int64_t)a->d + ch->c : ch->c;
 }
 
+/* Where the row of position q is: of a token of this call, or in the ring. */
+static __device__ const float *find_row(const hd_compress_kv_args *a, const channel *ch, int32_t q,
+                                        const float *x, const float *ring)
+{
+    int32_t const t = ch->t - (ch->last - q);
+    if (t >= 0 && a->seq[t] == ch->seq && a->pos[t] == q) return x + t * ch->w;
+    return ring + ch->ring + q % a->cap * ch->w;
+}
+
 static __device__ float slot_score(const hd_compress_kv_args *a, const channel *ch, int32_t q)
 {
     int64_t const c = column(a, ch, q);
-    return a->gate[ch->ring + q % a->cap * ch->w + c] + a->ape[q % a->r * ch->w + c];
+    return find_row(a, ch, q, a->x_gate, a->gate)[c] + a->ape[q % a->r * ch->w + c];
+}
+
+/* The token's row into the rings, as far as it is of the block's channels: by the first thread of
+ * each, with overlap by the second too. */
+static __device__ void store_channel(const hd_compress_kv_args *a, const channel *ch)
+{
+    int64_t const at = (int64_t)threadIdx.y * a->d + ch->c;
+    int64_t const to = ch->ring + ch->last % a->cap * ch->w + at, from = ch->t * ch->w + at;
+    if (threadIdx.y >= (a->overlap ? 2 : 1)) return;
+    a->kv[to] = a->x_kv[from];
+    a->gate[to] = a->x_gate[from];
 }
 
 /* Sum or maximum over the LANES threads of a channel; every one of them gets it. */
@@ -63,7 +88,7 @@ static __device__ float pool_channel(const hd_compress_kv_args *a, const channel
     for (int32_t q = ch->first + (int32_t)threadIdx.y; q <= ch->last; q += LANES) {
         float const e = expf(slot_score(a, ch, q) - largest);
         sum += e;
-        pooled = fmaf(e, a->kv[ch->ring + q % a->cap * ch->w + column(a, ch, q)], pooled);
+        pooled = fmaf(e, find_row(a, ch, q, a->x_kv, a->kv)[column(a, ch, q)], pooled);
     }
     sum = join(sum, false, part);
     return join(pooled, false, part) / sum;
@@ -77,7 +102,8 @@ static __global__ void compress_groups(hd_compress_kv_args const a)
     hd_take_turn();
     channel const ch = find_channel(&a, t, min(c, a.d - 1));
     bool const    is_complete = (ch.last + 1) % a.r == 0;
-    float const   y = is_complete ? pool_channel(&a, &ch, part) : 0.0f;
+    if (c < a.d) store_channel(&a, &ch);
+    float const y = is_complete ? pool_channel(&a, &ch, part) : 0.0f;
     if (c < a.d && threadIdx.y == 0) a.y[t * a.d + c] = y;
 }
 

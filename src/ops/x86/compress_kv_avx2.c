@@ -40,6 +40,18 @@ static inline void pool_channels(const hd_compress_kv_args *a, const slots *s, i
     store_first(y + c, a->d - c, _mm256_div_ps(pooled, sum));
 }
 
+/* Rows into both rings. */
+static void store_tokens(const void *args, int64_t begin, int64_t end)
+{
+    const hd_compress_kv_args *const a = args;
+    int64_t const                    w = a->overlap ? 2 * (int64_t)a->d : a->d;
+    for (int64_t t = begin; t < end; t++) {
+        int64_t const at = ((int64_t)a->seq[t] * a->cap + a->pos[t] % a->cap) * w;
+        memcpy(a->kv + at, a->x_kv + t * w, (size_t)w * sizeof *a->kv);
+        memcpy(a->gate + at, a->x_gate + t * w, (size_t)w * sizeof *a->gate);
+    }
+}
+
 static void run_tokens(const void *args, int64_t begin, int64_t end)
 {
     const hd_compress_kv_args *const a = args;
@@ -69,6 +81,7 @@ hd_status hd_compress_kv_avx2(const void *args, hd_stream *stream)
     const hd_compress_kv_args *const a = args;
     /* One token in r has r slots to pool. */
     hd_work const work = {a->t, 1, (int64_t)a->d * 8};
+    hd_team_run(stream, &work, store_tokens, a);
     hd_team_run(stream, &work, run_tokens, a);
     return HD_OK;
 }
