@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/cache_write.h"
 #include "ops/embed.h"
+#include "ops/head_rows.h"
 #include "quant/fp4.h"
 
 static uint32_t next_random(uint64_t *s)
@@ -131,13 +131,13 @@ static double attention_share(const hd_attn_sparse_args *a, const hd_operand *o)
 /* The part of an operand that a call touches. */
 static double touched_share(const hd_op *op, const void *args, const hd_operand *o)
 {
-    const hd_cache_write_args *const write = args;
+    const hd_head_rows_args *const   rows = args;
     const hd_compress_kv_args *const pool = args;
     const hd_router_args *const      router = args;
     const hd_embed_args *const       embed = args;
     if (op == &hd_op_attn_sparse) return attention_share(args, o);
-    if (op == &hd_op_cache_write && is_named(o, "pool"))
-        return (double)write->t / ((double)write->n_seq * write->cap);
+    if (op == &hd_op_head_rows && is_named(o, "pool"))
+        return (double)rows->t / ((double)rows->n_seq * rows->cap);
     if (op == &hd_op_compress_kv && (is_named(o, "kv") || is_named(o, "gate")))
         return ((double)pool->r * (pool->overlap ? 2 : 1) + pool->t) /
                ((double)pool->n_seq * pool->cap);

@@ -11,7 +11,6 @@
 #include "checkpoint/safetensors.h"
 #include "ops/add_streams.h"
 #include "ops/attn_sparse.h"
-#include "ops/cache_write.h"
 #include "ops/compress_kv.h"
 #include "ops/embed.h"
 #include "ops/gemm.h"
@@ -333,17 +332,19 @@ static hd_row_layout f32_rows(int32_t d)
 
 static void writes_rings_and_groups(void **state)
 {
-    float const   x[] = {1, 2, 3, 4};
+    float         x[] = {1, 2, 3, 4};
     int32_t const pos[] = {4, 5, 6, 7}, seq[] = {0, 0, 0, 0};
     float         pool[3] = {-1, -1, -1};
     (void)state;
-    hd_cache_write_args a = {.x = x, .pos = pos, .seq = seq, .pool = (uint8_t *)pool};
-    a.t = 3, a.d = 1, a.n_seq = 1, a.cap = 3, a.group = 1, a.layout = f32_rows(1);
-    hd_cache_write_ref(&a, NULL);
+    hd_head_rows_args a = {.x = x, .pos = pos, .seq = seq, .pool = (uint8_t *)pool};
+    a.t = 3, a.h = 1, a.d = 1, a.n_seq = 1, a.cap = 3, a.group = 1;
+    a.has_pool = true, a.layout = f32_rows(1);
+    hd_head_rows_ref(&a, NULL);
     assert_close(pool, (const double[]){3, 1, 2}, 3, 0);
     a.t = 4, a.group = 4; /* only position 7 completes a group: row 1 */
-    hd_cache_write_ref(&a, NULL);
+    hd_head_rows_ref(&a, NULL);
     assert_close(pool, (const double[]){3, 4, 2}, 3, 0);
+    assert_close(x, (const double[]){1, 2, 3, 4}, 4, 0);
 }
 
 /* Equal gates make the mean; the first group of overlapping ones has no predecessor.  The first
