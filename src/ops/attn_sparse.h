@@ -22,6 +22,7 @@ HD_BEGIN_C
  * numerics  dot products, maximum, sums in f32 or wider, keys in the order above; cosine and sine
  *           to f32 or better; at most one rounding at v and one at y
  * special   pool rows outside the keys may hold anything
+ * order     sink and freq may be read before what precedes in the stream has ended
  * limits    win_cap >= window; d <= HD_ROW_MAX; layouts valid and d wide, pools 4-byte
  *           aligned; 0 <= seq < n_seq; ids < row_cap; dr even, 0 <= dr <= d */
 typedef struct hd_attn_sparse_args {

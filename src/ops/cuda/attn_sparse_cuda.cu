@@ -355,8 +355,9 @@ static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(THREADS, N == 
 {
     extern __shared__ __align__(16) char    memory[];
     cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
-    task const                              k = find_task(&j, memory);
-    sums<N>                                 sum = {};
+    hd_take_turn();
+    task const k = find_task(&j, memory);
+    sums<N>    sum = {};
     if (threadIdx.x < HEADS) {
         k.s->state.largest[threadIdx.x] = -INFINITY;
         k.s->state.sum[threadIdx.x] = 0;
@@ -383,8 +384,7 @@ template <int N> static hd_status launch(const job *j, unsigned grid, cudaStream
     size_t const rows = (size_t)(HEADS + KEYS) * (size_t)row_stride(j->width) * sizeof(float);
     size_t const bytes = sizeof(shared_part) + rows;
     if (!hd_allow_shared((const void *)attend_tokens<N>, bytes)) return HD_ERR_DEVICE;
-    attend_tokens<N><<<grid, THREADS, bytes, stream>>>(*j);
-    return hd_launched();
+    return hd_launch(attend_tokens<N>, grid, THREADS, bytes, stream, *j);
 }
 
 hd_status hd_attn_sparse_cuda(const void *args, hd_stream *stream)

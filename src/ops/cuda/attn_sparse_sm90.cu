@@ -338,15 +338,16 @@ typedef struct turns {
     hd_turn low, high;
 } turns;
 
+/* Their frequencies, which are weights: nothing precedes their loads. */
 template <int heads>
-static __device__ __forceinline__ turns find_turns(const hd_attn_sparse_args *a, int32_t p)
+static __device__ __forceinline__ float2 load_frequencies(const hd_attn_sparse_args *a)
 {
     using shape = join_shape<heads>;
     constexpr int last = shape::vectors - 1;
     if (!is_turned<heads>(a, last)) return {};
     int32_t const c = (hd_thread() % shape::threads + last * shape::threads) * 4;
     const float  *freq = a->freq + (c - (HD_KEY_WIDTH - a->dr)) / 2;
-    return {hd_turn_back(hd_turn_of(p, freq[0])), hd_turn_back(hd_turn_of(p, freq[1]))};
+    return {freq[0], freq[1]};
 }
 
 /* Joins the sums of all blocks for this block's share of the heads and writes their output. */
@@ -399,6 +400,9 @@ static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(HD_ATTN_THREAD
     uint8_t *const                            second = memory;
     hd_attn_shared<format, heads> *const      s =
         (hd_attn_shared<format, heads> *)(memory + (has_two<heads> ? HD_ATTN_KEY_BYTES : 0));
+    hd_release_next();
+    float2 const freq = load_frequencies<heads>(&j.a);
+    hd_await_previous();
     query_bits<heads> const q = load_queries<heads>(&j);
     fetch_ids<heads>(&j.a);
     if (threadIdx.x == 0) {
@@ -410,7 +414,8 @@ static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(HD_ATTN_THREAD
     __syncthreads();
     if (s->k.first < s->k.end) attend<format, heads>(&j, &s->k, s, second, q);
     hd_cluster_arrive();
-    turns const back = find_turns<heads>(&j.a, s->k.p); /* while others finish */
+    turns const back = {hd_turn_back(hd_turn_of(s->k.p, freq.x)),
+                        hd_turn_back(hd_turn_of(s->k.p, freq.y))}; /* while others finish */
     hd_cluster_wait();
     join<format, heads>(&j, &s->k, back, s);
     hd_cluster_arrive_read(); /* nobody still reads this block's sums */
@@ -452,8 +457,7 @@ static hd_status launch_with(const job *j, cudaStream_t stream)
     static_assert(2 * (sizeof(hd_attn_shared<format, heads>) + 1024) <= 228 * 1024,
                   "two fit a multiprocessor");
     if (!hd_allow_shared((const void *)attend_tokens<format, heads>, bytes)) return HD_ERR_DEVICE;
-    attend_tokens<format, heads><<<grid, HD_ATTN_THREADS, bytes, stream>>>(*j);
-    return hd_launched();
+    return hd_launch(attend_tokens<format, heads>, grid, HD_ATTN_THREADS, bytes, stream, *j);
 }
 
 /* Few heads a block where the GPU has room for that.  A head's sums are the same either way. */

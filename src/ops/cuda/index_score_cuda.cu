@@ -110,6 +110,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     int64_t const t = blockIdx.x;
     int32_t const r0 = (int32_t)blockIdx.y * ROWS;
+    hd_take_turn();
     int32_t const visible = min((a.pos[t] + 1) / a.group, a.cap);
     float         score[EACH] = {};
     if (r0 < visible) score_rows(&a, &m, t, r0, score);
@@ -132,6 +133,5 @@ hd_status hd_index_score_cuda(const void *args, hd_stream *stream)
     hd_row_map const                 m = hd_row_map_of(&a->layout, a->cap);
     if (a->t == 0 || a->cap == 0) return HD_OK;
     dim3 const grid((unsigned)a->t, hd_blocks(a->cap, ROWS));
-    score_tokens<<<grid, THREADS, 0, hd_cuda_stream(stream)>>>(*a, m);
-    return hd_launched();
+    return hd_launch(score_tokens, grid, THREADS, 0, hd_cuda_stream(stream), *a, m);
 }

@@ -464,7 +464,8 @@ static __global__ void __launch_bounds__(HD_IX_THREADS, 1)
     hd_ix_shared *const                      s = (hd_ix_shared *)memory;
     int64_t const                            t = blockIdx.y;
     int32_t const                            n = (int32_t)gridDim.x, block = (int32_t)blockIdx.x;
-    int32_t const    first = (int32_t)threadIdx.x / 32 * n + block, step = n * HD_IX_WARPS;
+    int32_t const first = (int32_t)threadIdx.x / 32 * n + block, step = n * HD_IX_WARPS;
+    hd_take_turn();
     hd_ix_rows const r = {a.keys + a.seq[t] * m.seq_bytes,
                           a.score + t * a.cap,
                           m.page_bytes,
@@ -524,7 +525,6 @@ hd_status hd_index_score_mma_cuda(const void *args, hd_stream *stream)
     while (1 << shift < a->layout.page) shift++;
     if (!hd_allow_shared((const void *)score_tokens, sizeof(hd_ix_shared))) return HD_ERR_DEVICE;
     dim3 const grid(blocks_of_token(a->t, a->cap), (unsigned)a->t);
-    score_tokens<<<grid, HD_IX_THREADS, sizeof(hd_ix_shared), hd_cuda_stream(stream)>>>(*a, m,
-                                                                                        shift);
-    return hd_launched();
+    return hd_launch(score_tokens, grid, HD_IX_THREADS, sizeof(hd_ix_shared),
+                     hd_cuda_stream(stream), *a, m, shift);
 }
