@@ -19,13 +19,13 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-# model, expected values, activation mode, allowed relative error end to end
+# Model, expected values, activation mode, allowed relative error end to end.  Not among them are the models of random
+# weights with roundings, where one that falls to the other side leads anywhere: selftest holds their kernels step by step.
 CASES = [("models/demo", "demo", "exact", 1e-5),
          ("models/demo", "demo.w4a4", "nvfp4", 2e-2),
          ("tests/models/tiny512-official", "tiny512-official", "exact", 1e-5),
-         ("tests/models/tiny512-official", "tiny512-official.w8", "official", 0.15),
-         ("tests/models/tiny512-nvfp4", "tiny512-nvfp4", "exact", 1e-5),
-         ("tests/models/tiny512-nvfp4", "tiny512-nvfp4.w4a4", "nvfp4", 0.15)]
+         ("tests/models/tiny512-nvfp4", "tiny512-nvfp4", "exact", 1e-5)]
+SELF_TESTED = ("models/demo", "tests/models/tiny512-official", "tests/models/tiny512-nvfp4")
 PROMPTS = ("short", "edge", "long")
 QUESTIONS = ("What is the capital of France?", "Name the capital city of Egypt.", "Count from 1 to 10.")
 
@@ -88,6 +88,14 @@ def check_passes(build, family, folder):
     return rows
 
 
+def test_themselves(build, family):
+    rows = []
+    for model in SELF_TESTED:
+        code, out, err = run(f"{build}/hadal", "selftest", model, "--isa", family, "--tokens", "24")
+        rows.append({"selftest": model, "closing": (out or err).splitlines()[-1:], "ok": code == 0})
+    return rows
+
+
 def compare_texts(build, family):
     rows = []
     for question in QUESTIONS:
@@ -110,10 +118,11 @@ def check_all(build):
         for family in ("cuda", "sm90"):
             part = report[family] = {"kernels": check_kernels(build, family),
                                      "passes": check_passes(build, family, folder),
+                                     "selftests": test_themselves(build, family),
                                      "texts": compare_texts(build, family)}
             print(family, "kernels: {} passed, {} failed".format(*part["kernels"]["closing"]))
             failed += part["kernels"]["status"] != 0
-            for row in part["passes"] + part["texts"]:
+            for row in part["passes"] + part["selftests"] + part["texts"]:
                 is_bad = not row.get("ok", row.get("equal"))
                 failed += is_bad
                 if is_bad:
