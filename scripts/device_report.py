@@ -4,8 +4,8 @@
     scripts/device_report.py BUILD FOLDER      BUILD holds hadal and tests/kernels/test_kernels
     scripts/device_report.py --check | --time BUILD FOLDER      only one of the two
 
-checks.json   kernels against their references, whole passes against the expected values of
-              tests/golden/model, the host's text against the GPU's (needs numpy and safetensors)
+checks.json   kernels against their references, on cases and on models' own values, whole passes against the expected
+              values of tests/golden/model, the host's text against the GPU's (needs numpy and safetensors)
 h200.json     what was reached of what is wanted, from
 times.csv     all rows of hadal bench, and of PyTorch's products in bf16 where it is there
 COMMIT in the environment names what was built."""
