@@ -94,9 +94,11 @@ static void make(const test_case *c, void *args)
         return;
     }
     i -= N_EACH * HD_N_ROW_FORMATS;
-    *a = (hd_head_rows_args){.t = 3, .h = 1, .d = 1 << i, .group = 1};
-    set_steps(a, HADAMARD);
-    if (i < N_SIZES) return;
+    if (i < N_SIZES) {
+        *a = (hd_head_rows_args){.t = 3, .h = 1, .d = 1 << i, .group = 1};
+        set_steps(a, HADAMARD);
+        return;
+    }
     int32_t const dr = 2 * (1 + i - N_SIZES);
     *a = (hd_head_rows_args){.t = 4, .h = 2, .d = dr + i % 5, .dr = dr, .group = 1 + i % 4};
     set_steps(a, (i & 1 ? NORM : 0) | (i % 4 == 3 ? WEIGHT : 0));
