@@ -96,14 +96,14 @@ static hd_normed list_readers(const hd_site *s, const hd_norm *n)
 
 static void make_room(const hd_site *s, hd_rmsnorm_nvfp4_args *a)
 {
-    int64_t const rows = (int64_t)a->t * a->c;
+    hd_quant_nvfp4_args q = {.t = a->t, .s = a->c, .k = a->d, .has_codes = a->has_codes};
     a->y = hd_plan_room(s->p, a->t, a->d);
-    a->rounded = hd_plan_room(s->p, rows, a->d);
-    a->saturated = hd_plan_room(s->p, rows, HD_NVFP4_PARTS(a->d));
-    if (!a->has_codes) return;
-    a->codes = make_bytes(s->p, rows, a->d / 2);
-    a->sf = make_bytes(s->p, rows, a->d / HD_NVFP4_BLOCK);
-    a->g = hd_plan_room(s->p, rows, 1);
+    hd_make_nvfp4_room(s, &q);
+    a->rounded = q.y;
+    a->saturated = q.saturated;
+    a->codes = q.codes;
+    a->sf = q.sf;
+    a->g = q.g;
 }
 
 /* The copy that a step leaves for reader i; while a plan is measured there is none. */
