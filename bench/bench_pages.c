@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/team.h"
+#include "bench/bench_place.h"
 #include "ops/gemm.h"
 
 #define N          4096
@@ -49,13 +49,6 @@ static void fail(const char *what)
 {
     perror(what);
     exit(1);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Bytes that are harmless as codes and as scales. */
@@ -102,36 +95,24 @@ static const unsigned char *read_file(int fd, size_t bytes, int advice)
 static void open_place(place_kind i, int fd)
 {
     size_t const bytes = (size_t)matrices * BYTES;
-    double const start = now_s();
+    double const start = hd_bench_now();
     places[i].at = i == MAPPED      ? map_file(fd, bytes, 0)
                    : i == POPULATED ? map_file(fd, bytes, MAP_POPULATE)
                    : i == READ      ? read_file(fd, bytes, MADV_NOHUGEPAGE)
                                     : read_file(fd, bytes, MADV_HUGEPAGE);
-    places[i].open_s = now_s() - start;
+    places[i].open_s = hd_bench_now() - start;
 }
 
 /* One token through all matrices. */
 static double run(const hd_kernel *kernel, hd_gemm_args a, const unsigned char *at)
 {
-    double const start = now_s();
+    double const start = hd_bench_now();
     for (int i = 0; i < matrices; i++) {
         a.w = at + (size_t)i * BYTES;
         a.sf = at + (size_t)i * BYTES + (size_t)N * K / 2;
         if (kernel->run(&a, stream) != HD_OK) fail("product");
     }
-    return now_s() - start;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double const v = *(const double *)a, w = *(const double *)b;
-    return (v > w) - (v < w);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, compare);
-    return v[n / 2];
+    return hd_bench_now() - start;
 }
 
 static void print_place(place *p)
@@ -141,7 +122,8 @@ static void print_place(place *p)
     double times[MAX_ROUNDS];
     memcpy(times, p->seconds, sizeof times);
     printf("%-10s %9.1f %9.1f %8.2f %7.3f\n", p->name, p->open_s * 1e3, p->first_s * 1e3,
-           (double)matrices * (double)BYTES / median(times, rounds) * 1e-9, median(share, rounds));
+           (double)matrices * (double)BYTES / hd_bench_median(times, rounds) * 1e-9,
+           hd_bench_median(share, rounds));
 }
 
 static void measure(const char *name, const hd_gemm_args *a)

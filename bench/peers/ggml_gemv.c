@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -35,13 +34,6 @@ static float     *x, *y;
 
 static unsigned char *pool;
 static size_t         pool_bytes, cursor; /* behind what was taken last */
-
-static double clock_of(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Who takes turns: bytes of a matrix, and what multiplies those of turn i. */
 typedef struct contestant {
@@ -169,6 +161,7 @@ typedef struct kind {
     enum ggml_type type;
     bool           is_repacked;
 } kind;
+#include "rounds.h"
 #include GGML_KINDS /* kinds[], find_repack: which ggml this is */
 
 static void run_ggml(contestant *c, int turn)
@@ -209,20 +202,6 @@ static void add_ggml(const char *name, enum ggml_type type, ggml_backend_buffer_
 
 /* ---- the table ---- */
 
-static int compare(const void *a, const void *b)
-{
-    double const p = *(const double *)a, q = *(const double *)b;
-    return p < q ? -1 : p > q;
-}
-
-static double median(const double *v)
-{
-    double sorted[MAX_ROUNDS];
-    memcpy(sorted, v, sizeof *v * (size_t)rounds);
-    qsort(sorted, (size_t)rounds, sizeof *sorted, compare);
-    return sorted[rounds / 2];
-}
-
 static void measure(void)
 {
     for (int r = -1; r < rounds; r++)
@@ -247,8 +226,8 @@ static void print(void)
         for (int r = 0; r < rounds; r++)
             share[r] =
                 100 * bytes / c->cpu[r] * all[0].cpu[r] / ((double)all[0].bytes * TURN * 1e-9);
-        printf("%-24s %8.2f %8.2f %8.1f\n", c->name, bytes / median(c->seconds),
-               bytes / median(c->cpu) * threads, median(share));
+        printf("%-24s %8.2f %8.2f %8.1f\n", c->name, bytes / median(c->seconds, rounds),
+               bytes / median(c->cpu, rounds) * threads, median(share, rounds));
     }
 }
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cpu.h"
 #include "base/team.h"
@@ -21,6 +20,8 @@
 #define SLOTS      6
 #define MAX_ROUNDS 99
 #define MAX_NAMES  8
+
+#include "rounds.h"
 
 static int        tokens = 256, threads = 2, rounds = 9, experts = 256;
 static hd_stream *stream;
@@ -171,27 +172,6 @@ static void add_ours(const char *name, const hd_op *op, double bytes, bool has_c
 
 /* ---- the table ---- */
 
-static double clock_of(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double const p = *(const double *)a, q = *(const double *)b;
-    return p < q ? -1 : p > q;
-}
-
-static double median(const double *v)
-{
-    double sorted[MAX_ROUNDS];
-    memcpy(sorted, v, sizeof *v * (size_t)rounds);
-    qsort(sorted, (size_t)rounds, sizeof *sorted, compare);
-    return sorted[rounds / 2];
-}
-
 static void measure(void)
 {
     for (int r = -1; r < rounds; r++)
@@ -214,8 +194,8 @@ static void print(void)
     for (contestant *c = all; c < all + n_all; c++) {
         double ratio[MAX_ROUNDS];
         for (int r = 0; r < rounds; r++) ratio[r] = all[0].cpu[r] / c->cpu[r];
-        printf("%-16s %9.1f %9.1f %9.2f\n", c->name, work / median(c->seconds),
-               work / median(c->cpu) * threads, median(ratio));
+        printf("%-16s %9.1f %9.1f %9.2f\n", c->name, work / median(c->seconds, rounds),
+               work / median(c->cpu, rounds) * threads, median(ratio, rounds));
     }
 }
 
