@@ -9,6 +9,7 @@
 
 #include "../support/fail_each.h"
 #include "../support/made_up_device.h"
+#include "../support/norm_faults.h"
 #include "doctor/kernel_check.h"
 #include "ops/grouped_gemm.h"
 #include "ops/head_rows.h"
@@ -22,12 +23,6 @@
 #define N_STEPS 4
 
 /* ---- kernels of the device ---- */
-
-static bool takes_all(const void *args)
-{
-    (void)args;
-    return true;
-}
 
 typedef hd_status run_fn(const void *args, hd_stream *stream);
 
@@ -71,28 +66,9 @@ static hd_status experts_there(const void *args, hd_stream *stream)
 
 /* ---- planted ones ---- */
 
-/* One element by less than any row would show. */
-static hd_status round_badly(const void *args, hd_stream *stream)
-{
-    const hd_rmsnorm_args *const a = args;
-    hd_status const              s = hd_rmsnorm_ref(args, stream);
-    a->y[2 * D + 9] *= 1 + 1e-5f;
-    return s;
-}
-
 static hd_status norm_badly(const void *args, hd_stream *stream)
 {
     return run_there(&hd_op_rmsnorm, round_badly, args, stream);
-}
-
-static int n_calls;
-
-static hd_status drift(const void *args, hd_stream *stream)
-{
-    const hd_rmsnorm_args *const a = args;
-    hd_status const              s = hd_rmsnorm_ref(args, stream);
-    a->y[7] *= 1 + 1e-6f * (float)n_calls++;
-    return s;
 }
 
 static hd_status norm_drifting(const void *args, hd_stream *stream)

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../support/norm_faults.h"
 #include "doctor/kernel_check.h"
 #include "ops/head_rows.h"
 #include "ops/rmsnorm.h"
@@ -16,12 +17,6 @@
 #define K    4
 
 /* ---- planted kernels ---- */
-
-static bool takes_all(const void *args)
-{
-    (void)args;
-    return true;
-}
 
 /* The last element of row 3 is not written: it stays what was there. */
 static hd_status skip_tail(const void *args, hd_stream *stream)
@@ -39,25 +34,6 @@ static hd_status write_early(const void *args, hd_stream *stream)
     const hd_rmsnorm_args *const a = args;
     a->y[0] = 0;
     return hd_rmsnorm_ref(args, stream);
-}
-
-/* One element by less than any row would show. */
-static hd_status round_badly(const void *args, hd_stream *stream)
-{
-    const hd_rmsnorm_args *const a = args;
-    hd_status const              s = hd_rmsnorm_ref(args, stream);
-    a->y[2 * D + 9] *= 1 + 1e-5f;
-    return s;
-}
-
-static int n_calls;
-
-static hd_status drift(const void *args, hd_stream *stream)
-{
-    const hd_rmsnorm_args *const a = args;
-    hd_status const              s = hd_rmsnorm_ref(args, stream);
-    a->y[7] *= 1 + 1e-6f * (float)n_calls++;
-    return s;
 }
 
 static hd_status end_badly(const void *args, hd_stream *stream)
