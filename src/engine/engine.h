@@ -119,12 +119,13 @@ hd_status hd_engine_drawn(const hd_engine *e, int32_t i, hd_token_prob *out, hd_
 /* The same over n <= chunk tokens that stand at positions pos.. of one sequence. */
 typedef enum hd_logits_rows { HD_LOGITS_NONE, HD_LOGITS_LAST, HD_LOGITS_ALL } hd_logits_rows;
 typedef struct hd_pass_run {
-    const int32_t *tokens, *next;
-    int32_t        n, seq, pos;
-    hd_logits_rows rows;
-    bool           is_mtp;
-    hd_step_fn    *after;
-    void          *user;
+    const int32_t    *tokens, *next;
+    int32_t           n, seq, pos;
+    hd_logits_rows    rows;
+    const hd_row_ask *asks;
+    bool              is_mtp;
+    hd_step_fn       *after;
+    void             *user;
 } hd_pass_run;
 hd_status hd_engine_run(hd_engine *e, const hd_pass_run *run, hd_error *err);
 /* The plan that hd_engine_run would run, for who wants to know its steps beforehand; it stays
@@ -189,6 +190,9 @@ hd_status hd_engine_put(const hd_engine *e, const hd_state_span *span, int32_t s
 int64_t hd_engine_mark_bytes(const hd_engine *e);
 /* hd_session_reset, and gives the memory of its rows back. */
 void hd_session_empty(hd_session *s);
+/* hd_session_eval of n > 0 tokens, and a token drawn behind them where the logits are. */
+hd_status hd_session_eval_draw(hd_session *s, const int32_t *tokens, int32_t n,
+                               const hd_sample_ask *draw, hd_token_prob *drawn, hd_error *err);
 /* Counts n tokens as evaluated, which stood behind the others in a pass. */
 void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n);
 /* Keeps marks at the page edges that a pass crossed: those in (before, s->length]. */

@@ -210,6 +210,7 @@ static hd_rows_run list_rows(hd_engine *e, const hd_pass_run *run)
     for (int32_t i = 0; i < run->n; i++)
         e->rows[i] = (hd_pass_row){run->tokens[i], run->pos + i, run->seq, is_wanted(run, i)};
     return (hd_rows_run){.rows = e->rows,
+                         .asks = run->asks,
                          .next = run->next,
                          .n = run->n,
                          .is_mtp = run->is_mtp,

@@ -76,10 +76,10 @@ void hd_session_advance(hd_session *s, const int32_t *tokens, int32_t n)
 }
 
 static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_logits_rows rows,
-                            hd_error *err)
+                            const hd_row_ask *ask, hd_error *err)
 {
     hd_pass_run const run = {
-        .tokens = tokens, .n = n, .seq = s->seq, .pos = s->length, .rows = rows};
+        .tokens = tokens, .n = n, .seq = s->seq, .pos = s->length, .rows = rows, .asks = ask};
     HD_TRY(hd_engine_run(s->engine, &run, err));
     hd_session_advance(s, tokens, n);
     HD_TRY(hd_session_mark(s, s->length - n, err));
@@ -91,9 +91,10 @@ static hd_status eval_chunk(hd_session *s, const int32_t *tokens, int32_t n, hd_
     return HD_OK;
 }
 
-/* All chunks; with logprob every row of logits is needed, else the last one's. */
+/* All chunks; with logprob every row of logits is needed, else the last one's, of which `ask` may
+ * want a token. */
 static hd_status eval_chunks(hd_session *s, const int32_t *tokens, int32_t n, float *logprob,
-                             hd_error *err)
+                             const hd_row_ask *ask, hd_error *err)
 {
     int32_t const vocab = s->engine->model.config->n_vocab;
     for (int32_t done = 0, step; done < n; done += step) {
@@ -102,7 +103,7 @@ static hd_status eval_chunks(hd_session *s, const int32_t *tokens, int32_t n, fl
         hd_logits_rows rows = logprob ? HD_LOGITS_ALL : is_last ? HD_LOGITS_LAST : HD_LOGITS_NONE;
         if (logprob)
             logprob[done] = s->has_logits ? log_probability(s->logits, vocab, tokens[done]) : NAN;
-        HD_TRY(eval_chunk(s, tokens + done, step, rows, err));
+        HD_TRY(eval_chunk(s, tokens + done, step, rows, is_last ? ask : NULL, err));
         if (logprob) score_chunk(s, tokens + done, step, logprob + done);
         hd_log_progress(&s->engine->log, "reading", done + step, n);
     }
@@ -115,7 +116,7 @@ hd_status hd_session_score(hd_session *s, const int32_t *tokens, int32_t n, floa
     HD_TRY(check_tokens(s, tokens, n, err));
     if (n > 0 && !logprob) HD_FAIL(err, HD_ERR_INVALID, "nowhere to write the scores");
     pthread_mutex_lock(&s->engine->lock);
-    hd_status const status = eval_chunks(s, tokens, n, logprob, err);
+    hd_status const status = eval_chunks(s, tokens, n, logprob, NULL, err);
     pthread_mutex_unlock(&s->engine->lock);
     return status;
 }
@@ -124,7 +125,19 @@ hd_status hd_session_eval(hd_session *s, const int32_t *tokens, int32_t n, hd_er
 {
     HD_TRY(check_tokens(s, tokens, n, err));
     pthread_mutex_lock(&s->engine->lock);
-    hd_status const status = eval_chunks(s, tokens, n, NULL, err);
+    hd_status const status = eval_chunks(s, tokens, n, NULL, NULL, err);
+    pthread_mutex_unlock(&s->engine->lock);
+    return status;
+}
+
+hd_status hd_session_eval_draw(hd_session *s, const int32_t *tokens, int32_t n,
+                               const hd_sample_ask *draw, hd_token_prob *drawn, hd_error *err)
+{
+    hd_row_ask const ask = {*draw, true}; /* who goes on later draws from the logits */
+    HD_TRY(check_tokens(s, tokens, n, err));
+    pthread_mutex_lock(&s->engine->lock);
+    hd_status status = eval_chunks(s, tokens, n, NULL, &ask, err);
+    if (status == HD_OK) status = hd_engine_drawn(s->engine, 0, drawn, err);
     pthread_mutex_unlock(&s->engine->lock);
     return status;
 }

@@ -71,6 +71,58 @@ static void drawn_there_is_drawn_here(void **state)
     hd_engine_close(e);
 }
 
+/* What one session generates. */
+typedef struct generated {
+    int32_t ids[N_NEW];
+    double  logprob;
+    int     n;
+} generated;
+
+static bool note_token(void *user, const hd_generate_event *e)
+{
+    generated *const g = user;
+    if (e->token) g->ids[g->n++] = e->token->token.id;
+    if (e->token) g->logprob += e->token->token.logprob;
+    return true;
+}
+
+/* A prompt, then on from the logits that it left. */
+static generated generate(hd_engine *e, bool draws, float temperature)
+{
+    generated                 out = {.n = 0};
+    int32_t const             prompt[] = {5, 700, 31, 9};
+    hd_generate_options const o = {.sampling = {.temperature = temperature, .seed = 3},
+                                   .max_new = N_NEW / 2,
+                                   .is_raw = true,
+                                   .ignore_eos = true,
+                                   .on_event = note_token,
+                                   .user = &out};
+    hd_generate_result        result;
+    hd_session               *s = NULL;
+    e->draws = draws;
+    assert_int_equal(hd_session_open(&s, e, NULL), HD_OK);
+    assert_int_equal(hd_generate(s, prompt, 4, &o, &result, NULL), HD_OK);
+    assert_int_equal(result.n_new, N_NEW / 2);
+    assert_int_equal(hd_generate(s, NULL, 0, &o, &result, NULL), HD_OK);
+    assert_int_equal(out.n, N_NEW);
+    hd_session_close(s);
+    return out;
+}
+
+static void one_session_draws_alike(void **state)
+{
+    static const float temperatures[] = {0, 1};
+    hd_engine *const   e = open_any();
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        generated const here = generate(e, false, temperatures[i]);
+        generated const there = generate(e, true, temperatures[i]);
+        assert_memory_equal(here.ids, there.ids, sizeof here.ids);
+        assert_true(fabs(here.logprob - there.logprob) < 1e-4);
+    }
+    hd_engine_close(e);
+}
+
 /* Logits that nobody wants to see do not come over. */
 static void only_wanted_logits_come_over(void **state)
 {
@@ -135,6 +187,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawn_there_is_drawn_here),
+        cmocka_unit_test(one_session_draws_alike),
         cmocka_unit_test(only_wanted_logits_come_over),
         cmocka_unit_test(what_needs_the_host_is_not_asked),
         cmocka_unit_test(a_bad_logit_is_told),
