@@ -19,8 +19,9 @@
  *   weights eight threads a head: largest logit so far, exponentials; a key's unit goes into its
  *           weight, relative to the largest unit so far
  *   sums    each warp all heads, an eighth of the width, in registers
- * Loads: bulk copies.  With 16 heads a second buffer takes the next tile; with 32 another block of
- *   the multiprocessor computes while one waits, and keys come to the second cache beforehand.
+ * Loads: bulk copies.  With 16 heads one to three tiles come to other buffers meanwhile; with 32
+ *   another block of the multiprocessor computes while one waits, and keys come to the second cache
+ *   beforehand.
  * Error, as shares of the sum of the terms' magnitudes: planes give each product 3 * 2^-23; the
  *   tensor cores cut off what they add, at most 2^-23 of the sum in each of the 24 steps of a
  *   quarter, whose sums are half of it on average: 2^-19 together, where the op allows a logit
@@ -30,9 +31,8 @@
 
 #define BLOCKS 8
 
-/* Whether the next tile comes to a second buffer while the first is worked on.  With 32 heads two
- * blocks would not fit a multiprocessor. */
-template <int heads> constexpr bool has_two = heads == 16;
+/* Tiles that are on their way before the loop; of several buffers one is worked on. */
+template <int buffers> constexpr int tiles_ahead = buffers > 1 ? buffers - 1 : 1;
 
 typedef struct job {
     hd_attn_sparse_args a;
@@ -162,33 +162,35 @@ static __device__ __forceinline__ void fetch_keys(const job *j, const hd_attn_ta
     if (format == HD_ROW_FP8 || format == HD_ROW_NVFP4) hd_fetch_line(key.scales);
 }
 
-/* Starts copying the warp's keys, a lane its own; which of them exist, a bit each. */
+/* Starts copying the warp's keys to a buffer, a lane its own; which of them exist, a bit each. */
 template <hd_row_format format, int heads>
 static __device__ __forceinline__ uint32_t copy_tile(const job *j, hd_attn_shared<format, heads> *s,
-                                                     uint8_t *keys, hd_key_place own)
+                                                     int buffer, hd_key_place own)
 {
     using shape = hd_attn_tile<format>;
-    int32_t const  thread = hd_thread(), warp = thread / 32, lane = thread % 32;
-    uint8_t *const line = keys + (warp * shape::warp_keys + lane) * HD_KEY_LINE;
+    int32_t const   thread = hd_thread(), warp = thread / 32, lane = thread % 32;
+    uint8_t *const  line = s->keys[buffer] + (warp * shape::warp_keys + lane) * HD_KEY_LINE;
+    uint64_t *const barrier = &s->barrier[buffer][warp];
     if (own.data)
-        hd_copy_key<format>(&j->win, own, j->is_wide, line, shape::plane_bytes, &s->barrier[warp]);
+        hd_copy_key<format>(&j->win, own, j->is_wide, line, shape::plane_bytes, barrier);
     else if (lane < shape::warp_keys)
-        hd_barrier_arrive(&s->barrier[warp]);
+        hd_barrier_arrive(barrier);
     hd_copy_commit();
     return __ballot_sync(0xffffffffu, own.data != NULL);
 }
 
 /* Makes planes of what was copied, in place, as many keys at once as registers hold; what is no key
  * is 0, and has the least unit. */
-template <hd_row_format format, int heads>
+template <hd_row_format format, int heads, int buffers>
 static __device__ __forceinline__ void split_tile(const job *j, hd_attn_shared<format, heads> *s,
-                                                  uint8_t *keys, uint32_t is_key, uint32_t parity)
+                                                  int buffer, uint32_t is_key, uint32_t parity)
 {
     using shape = hd_attn_tile<format>;
-    constexpr int batch = has_two<heads> ? shape::warp_keys : 1;
-    int32_t const thread = hd_thread(), line = thread / 32 * shape::warp_keys;
-    hd_copy_wait<0>();
-    hd_barrier_wait(&s->barrier[thread / 32], parity);
+    constexpr int  batch = buffers > 1 ? shape::warp_keys : 1;
+    int32_t const  thread = hd_thread(), line = thread / 32 * shape::warp_keys;
+    uint8_t *const keys = s->keys[buffer];
+    hd_copy_wait<tiles_ahead<buffers> - 1>();
+    hd_barrier_wait(&s->barrier[buffer][thread / 32], parity);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < shape::warp_keys; i += batch) {
@@ -234,42 +236,72 @@ static __device__ __forceinline__ void publish(hd_attn_shared<format, heads> *s,
     if (threadIdx.x == 0) s->unit = state.unit;
 }
 
-/* Of two buffers, the next tile comes to one while the other is worked on. */
-template <hd_row_format format, int heads>
-static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *k,
-                                              hd_attn_shared<format, heads> *s, uint8_t *second,
-                                              const query_bits<heads> &q)
+/* The tiles in flight: which of the warp's keys of each exist, its buffer's bits. */
+template <hd_row_format format> struct keys_there {
+    static constexpr int n = hd_attn_tile<format>::warp_keys;
+    uint32_t             bits;
+
+    __device__ __forceinline__ void set(int buffer, uint32_t is_key)
+    {
+        bits = (bits & ~(((1u << n) - 1) << buffer * n)) | is_key << buffer * n;
+    }
+    __device__ __forceinline__ uint32_t of(int buffer) const { return bits >> buffer * n; }
+};
+
+/* Starts copying the first tiles, whose rows are looked up at once. */
+template <hd_row_format format, int heads, int buffers>
+static __device__ __forceinline__ keys_there<format> copy_first(const job *j, const hd_attn_task *k,
+                                                                hd_attn_shared<format, heads> *s)
 {
-    constexpr int       n = hd_attn_tile<format>::keys;
+    constexpr int      n = hd_attn_tile<format>::keys, tiles = tiles_ahead<buffers>;
+    keys_there<format> there = {0};
+    int32_t            row[tiles];
+    int32_t const      ahead = k->first + tiles * n + hd_thread();
+#pragma unroll
+    for (int i = 0; i < tiles; i++) row[i] = find_row(j, k, own_place<format>(k, k->first + i * n));
+    int32_t const ahead_row = find_row(j, k, ahead);
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+        there.set(i, copy_tile<format, heads>(
+                         j, s, i, place_key(j, k, own_place<format>(k, k->first + i * n), row[i])));
+    fetch_keys<format>(j, k, ahead, ahead_row);
+    return there;
+}
+
+template <hd_row_format format, int heads, int buffers>
+static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *k,
+                                              hd_attn_shared<format, heads> *s,
+                                              const query_bits<heads>       &q)
+{
+    constexpr int       n = hd_attn_tile<format>::keys, tiles = tiles_ahead<buffers>;
     hd_attn_sums<heads> sum = {};
     hd_attn_state       state = {-INFINITY, 0, HD_KEY_LEAST};
-    uint8_t            *keys = s->keys;
-    int32_t             at = own_place<format>(k, k->first), row = find_row(j, k, at);
-    int32_t             ahead = k->first + n + hd_thread(), ahead_row = find_row(j, k, ahead);
-    uint32_t parity = 0, is_key = copy_tile<format, heads>(j, s, keys, place_key(j, k, at, row));
-    fetch_keys<format>(j, k, ahead, ahead_row);
+    keys_there<format>  there = copy_first<format, heads, buffers>(j, k, s);
+    int                 buffer = 0;
+    uint32_t            parity = 0;
     store_queries<format, heads>(j, s, q);
-    for (int32_t first = k->first; first < k->end; first += n, parity ^= 1) {
-        uint8_t *const next = has_two<heads> && keys == s->keys ? second : s->keys;
-        at = own_place<format>(k, first + n);
-        row = find_row(j, k, at);
-        split_tile<format, heads>(j, s, keys, is_key, parity);
+    for (int32_t first = k->first; first < k->end; first += n) {
+        int const     next = (buffer + tiles) % buffers;
+        int32_t const at = own_place<format>(k, first + tiles * n), row = find_row(j, k, at);
+        split_tile<format, heads, buffers>(j, s, buffer, there.of(buffer), parity);
         __syncthreads();
-        if (has_two<heads>) is_key = copy_tile<format, heads>(j, s, next, place_key(j, k, at, row));
-        hd_attn_multiply<format, heads>(s, keys);
+        if (buffers > 1)
+            there.set(next, copy_tile<format, heads>(j, s, next, place_key(j, k, at, row)));
+        hd_attn_multiply<format, heads>(s, s->keys[buffer]);
         __syncthreads();
         hd_attn_weigh<format, heads>(j->a.scale, s, state);
         __syncthreads();
-        hd_attn_add<format, heads>(s, keys, sum);
-        if (!has_two<heads>) {
+        hd_attn_add<format, heads>(s, s->keys[buffer], sum);
+        if (buffers == 1) {
             __syncthreads();
-            is_key = copy_tile<format, heads>(j, s, next, place_key(j, k, at, row));
+            there.set(next, copy_tile<format, heads>(j, s, next, place_key(j, k, at, row)));
         }
         if ((first - k->first) % HD_ATTN_THREADS == HD_ATTN_THREADS - n) {
-            ahead = first + 2 * n + hd_thread();
+            int32_t const ahead = first + (tiles + 1) * n + hd_thread();
             fetch_keys<format>(j, k, ahead, find_row(j, k, ahead));
         }
-        keys = next;
+        buffer = buffer + 1 == buffers ? 0 : buffer + 1;
+        parity ^= buffer == 0;
     }
     publish<format, heads>(s, state, sum);
 }
@@ -392,27 +424,26 @@ static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k,
     }
 }
 
-template <hd_row_format format, int heads>
-static __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(HD_ATTN_THREADS, 2)
-    attend_tokens(const __grid_constant__ job j)
+template <hd_row_format format, int heads, int buffers>
+static __global__ void __cluster_dims__(BLOCKS)
+    __launch_bounds__(HD_ATTN_THREADS, buffers > 2 ? 1 : 2)
+        attend_tokens(const __grid_constant__ job j)
 {
     extern __shared__ __align__(1024) uint8_t memory[];
-    uint8_t *const                            second = memory;
-    hd_attn_shared<format, heads> *const      s =
-        (hd_attn_shared<format, heads> *)(memory + (has_two<heads> ? HD_ATTN_KEY_BYTES : 0));
+    auto *const                               s = (hd_attn_shared<format, heads> *)memory;
     hd_release_next();
     float2 const freq = load_frequencies<heads>(&j.a);
     hd_await_previous();
     query_bits<heads> const q = load_queries<heads>(&j);
     fetch_ids<heads>(&j.a);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < HD_ATTN_WARPS; i++)
-            hd_barrier_init(&s->barrier[i], hd_attn_tile<format>::warp_keys);
+        for (int i = 0; i < buffers * HD_ATTN_WARPS; i++)
+            hd_barrier_init(&s->barrier[0][i], hd_attn_tile<format>::warp_keys);
         hd_barrier_publish();
         s->k = find_task<format, heads>(&j);
     }
     __syncthreads();
-    if (s->k.first < s->k.end) attend<format, heads>(&j, &s->k, s, second, q);
+    if (s->k.first < s->k.end) attend<format, heads, buffers>(&j, &s->k, s, q);
     hd_cluster_arrive();
     turns const back = {hd_turn_back(hd_turn_of(s->k.p, freq.x)),
                         hd_turn_back(hd_turn_of(s->k.p, freq.y))}; /* while others finish */
@@ -448,24 +479,26 @@ static bool is_wide(const hd_row_map *m, const void *pool)
            0;
 }
 
-template <hd_row_format format, int heads>
+template <hd_row_format format, int heads, int buffers>
 static hd_status launch_with(const job *j, cudaStream_t stream)
 {
-    unsigned const grid = hd_blocks(j->a.h, heads) * (unsigned)j->a.t * BLOCKS;
-    size_t const   bytes =
-        sizeof(hd_attn_shared<format, heads>) + (has_two<heads> ? HD_ATTN_KEY_BYTES : 0);
-    static_assert(2 * (sizeof(hd_attn_shared<format, heads>) + 1024) <= 228 * 1024,
-                  "two fit a multiprocessor");
-    if (!hd_allow_shared((const void *)attend_tokens<format, heads>, bytes)) return HD_ERR_DEVICE;
-    return hd_launch(attend_tokens<format, heads>, grid, HD_ATTN_THREADS, bytes, stream, *j);
+    constexpr size_t bytes = sizeof(hd_attn_shared<format, heads>) + buffers * HD_ATTN_KEY_BYTES;
+    static_assert(buffers > 2 || 2 * (bytes + 1024) <= 228 * 1024, "two fit a multiprocessor");
+    unsigned const    grid = hd_blocks(j->a.h, heads) * (unsigned)j->a.t * BLOCKS;
+    const void *const kernel = (const void *)attend_tokens<format, heads, buffers>;
+    if (!hd_allow_shared(kernel, bytes)) return HD_ERR_DEVICE;
+    return hd_launch(attend_tokens<format, heads, buffers>, grid, HD_ATTN_THREADS, bytes, stream,
+                     *j);
 }
 
-/* Few heads a block where the GPU has room for that.  A head's sums are the same either way. */
+/* Few heads a block where the GPU has room for that, and more tiles ahead where a multiprocessor
+ * has one block.  A head's sums are the same either way. */
 template <hd_row_format format> static hd_status launch(const job *j, cudaStream_t stream)
 {
     int64_t const blocks = (int64_t)hd_blocks(j->a.h, 16) * j->a.t * BLOCKS;
-    return blocks <= 2 * hd_sm_count() ? launch_with<format, 16>(j, stream)
-                                       : launch_with<format, 32>(j, stream);
+    if (blocks > 2 * hd_sm_count()) return launch_with<format, 32, 1>(j, stream);
+    if (blocks > hd_sm_count()) return launch_with<format, 16, 2>(j, stream);
+    return launch_with<format, 16, HD_ATTN_BUFFERS>(j, stream);
 }
 
 hd_status hd_attn_sparse_sm90(const void *args, hd_stream *stream)

@@ -14,6 +14,7 @@
 static_assert(HD_KEY_WIDTH / HD_ATTN_WARPS == 64, "a warp sums eight times eight columns");
 
 #define HD_ATTN_KEY_BYTES (32 * HD_KEY_LINE) /* the planes of a tile */
+#define HD_ATTN_BUFFERS   4                  /* of tiles, at most    */
 
 /* Keys of a tile. */
 template <hd_row_format format> struct hd_attn_tile {
@@ -44,13 +45,12 @@ typedef struct hd_attn_task {
     int32_t used;          /* blocks that have keys                   */
 } hd_attn_task;
 
-/* Two of these fit a multiprocessor to the byte. */
+/* Two of these with one buffer fit a multiprocessor to the byte. */
 template <hd_row_format format, int heads> struct hd_attn_shared {
     union {
         uint8_t q[2][heads * HD_KEY_LINE];
         float   sums[heads][HD_KEY_WIDTH]; /* at the end; turned like q, by 16 bytes */
     } u;
-    uint8_t keys[HD_ATTN_KEY_BYTES];
     /* Quarters of the dot products.  Of a weight, in the first quarter's place, the high and the
      * low f16: chunks of eight keys, high and low by turns. */
     uint8_t      part[HD_ATTN_QUARTERS][heads * hd_attn_tile<format>::line_bytes];
@@ -59,7 +59,8 @@ template <hd_row_format format, int heads> struct hd_attn_shared {
     float        largest[heads], sum[heads];
     int32_t      unit; /* the exponent of the largest unit of the block's keys */
     hd_attn_task k;
-    uint64_t     barrier[HD_ATTN_WARPS]; /* of the keys that a warp copies */
+    uint64_t     barrier[HD_ATTN_BUFFERS][HD_ATTN_WARPS]; /* of the keys that a warp copies */
+    __align__(1024) uint8_t keys[][HD_ATTN_KEY_BYTES];    /* as many buffers as there are */
 };
 
 /* ---- logits ---- */
