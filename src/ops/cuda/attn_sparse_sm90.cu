@@ -130,14 +130,15 @@ static __device__ __forceinline__ int32_t find_row(const job *j, const hd_attn_t
     return a->k > 0 ? a->ids[k->t * a->k + at - k->n_win] : at - k->n_win;
 }
 
-/* The list place of the key that this lane looks up for its warp: lane i of the first few has the
- * warp's key i; the others have none. */
+/* The list place of the key that this lane looks up for its warp, of `tiles` tiles from `first` on:
+ * lane i has key i of the warp's keys of all of them; lanes behind have none. */
 template <hd_row_format format>
-static __device__ __forceinline__ int32_t own_place(const hd_attn_task *k, int32_t first)
+static __device__ __forceinline__ int32_t own_place(const hd_attn_task *k, int32_t first, int tiles)
 {
     constexpr int n = hd_attn_tile<format>::warp_keys;
     int32_t const thread = hd_thread(), warp = thread / 32, lane = thread % 32;
-    return lane < n ? first + warp * n + lane : k->end;
+    int32_t const at = first + lane / n * hd_attn_tile<format>::keys + warp * n + lane % n;
+    return lane < tiles * n ? at : k->end;
 }
 
 /* Of the lane's own key, by its list place and its row. */
@@ -162,20 +163,22 @@ static __device__ __forceinline__ void fetch_keys(const job *j, const hd_attn_ta
     if (format == HD_ROW_FP8 || format == HD_ROW_NVFP4) hd_fetch_line(key.scales);
 }
 
-/* Starts copying the warp's keys to a buffer, a lane its own; which of them exist, a bit each. */
+/* Starts copying the warp's keys of `tiles` tiles to buffers from `buffer` on, a lane its own;
+ * which of them exist, a bit each. */
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ uint32_t copy_tile(const job *j, hd_attn_shared<format, heads> *s,
-                                                     int buffer, hd_key_place own)
+static __device__ __forceinline__ uint32_t copy_tiles(const job                     *j,
+                                                      hd_attn_shared<format, heads> *s, int buffer,
+                                                      int tiles, hd_key_place own)
 {
     using shape = hd_attn_tile<format>;
+    constexpr int   n = shape::warp_keys;
     int32_t const   thread = hd_thread(), warp = thread / 32, lane = thread % 32;
-    uint8_t *const  line = s->keys[buffer] + (warp * shape::warp_keys + lane) * HD_KEY_LINE;
-    uint64_t *const barrier = &s->barrier[buffer][warp];
+    uint8_t *const  line = s->keys[buffer + lane / n] + (warp * n + lane % n) * HD_KEY_LINE;
+    uint64_t *const barrier = &s->barrier[buffer + lane / n][warp];
     if (own.data)
         hd_copy_key<format>(&j->win, own, j->is_wide, line, shape::plane_bytes, barrier);
-    else if (lane < shape::warp_keys)
+    else if (lane < tiles * n)
         hd_barrier_arrive(barrier);
-    hd_copy_commit();
     return __ballot_sync(0xffffffffu, own.data != NULL);
 }
 
@@ -248,24 +251,29 @@ template <hd_row_format format> struct keys_there {
     __device__ __forceinline__ uint32_t of(int buffer) const { return bits >> buffer * n; }
 };
 
-/* Starts copying the first tiles, whose rows are looked up at once. */
+/* Starts copying the first tiles. */
 template <hd_row_format format, int heads, int buffers>
 static __device__ __forceinline__ keys_there<format> copy_first(const job *j, const hd_attn_task *k,
                                                                 hd_attn_shared<format, heads> *s)
 {
-    constexpr int      n = hd_attn_tile<format>::keys, tiles = tiles_ahead<buffers>;
-    keys_there<format> there = {0};
-    int32_t            row[tiles];
-    int32_t const      ahead = k->first + tiles * n + hd_thread();
-#pragma unroll
-    for (int i = 0; i < tiles; i++) row[i] = find_row(j, k, own_place<format>(k, k->first + i * n));
-    int32_t const ahead_row = find_row(j, k, ahead);
-#pragma unroll
-    for (int i = 0; i < tiles; i++)
-        there.set(i, copy_tile<format, heads>(
-                         j, s, i, place_key(j, k, own_place<format>(k, k->first + i * n), row[i])));
+    constexpr int  tiles = tiles_ahead<buffers>;
+    int32_t const  at = own_place<format>(k, k->first, tiles), row = find_row(j, k, at);
+    int32_t const  ahead = k->first + tiles * hd_attn_tile<format>::keys + hd_thread();
+    int32_t const  ahead_row = find_row(j, k, ahead);
+    uint32_t const is_key = copy_tiles<format>(j, s, 0, tiles, place_key(j, k, at, row));
+    for (int i = 0; i < tiles; i++) hd_copy_commit(); /* a group for each tile */
     fetch_keys<format>(j, k, ahead, ahead_row);
-    return there;
+    return {is_key};
+}
+
+/* Starts copying one more tile, where there is one; a group of copies all the same. */
+template <hd_row_format format, int heads>
+static __device__ __forceinline__ void
+copy_next(const job *j, const hd_attn_task *k, hd_attn_shared<format, heads> *s, int buffer,
+          bool has_next, int32_t at, int32_t row, keys_there<format> &there)
+{
+    if (has_next) there.set(buffer, copy_tiles<format>(j, s, buffer, 1, place_key(j, k, at, row)));
+    hd_copy_commit();
 }
 
 template <hd_row_format format, int heads, int buffers>
@@ -282,11 +290,12 @@ static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *
     store_queries<format, heads>(j, s, q);
     for (int32_t first = k->first; first < k->end; first += n) {
         int const     next = (buffer + tiles) % buffers;
-        int32_t const at = own_place<format>(k, first + tiles * n), row = find_row(j, k, at);
+        bool const    has_next = first + tiles * n < k->end;
+        int32_t const at = own_place<format>(k, first + tiles * n, 1);
+        int32_t const row = has_next ? find_row(j, k, at) : -1;
         split_tile<format, heads, buffers>(j, s, buffer, there.of(buffer), parity);
         __syncthreads();
-        if (buffers > 1)
-            there.set(next, copy_tile<format, heads>(j, s, next, place_key(j, k, at, row)));
+        if (buffers > 1) copy_next<format>(j, k, s, next, has_next, at, row, there);
         hd_attn_multiply<format, heads>(s, s->keys[buffer]);
         __syncthreads();
         hd_attn_weigh<format, heads>(j->a.scale, s, state);
@@ -294,7 +303,7 @@ static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *
         hd_attn_add<format, heads>(s, s->keys[buffer], sum);
         if (buffers == 1) {
             __syncthreads();
-            there.set(next, copy_tile<format, heads>(j, s, next, place_key(j, k, at, row)));
+            copy_next<format>(j, k, s, next, has_next, at, row, there);
         }
         if ((first - k->first) % HD_ATTN_THREADS == HD_ATTN_THREADS - n) {
             int32_t const ahead = first + (tiles + 1) * n + hd_thread();
@@ -432,16 +441,15 @@ static __global__ void __cluster_dims__(BLOCKS)
     extern __shared__ __align__(1024) uint8_t memory[];
     auto *const                               s = (hd_attn_shared<format, heads> *)memory;
     hd_release_next();
+    if (threadIdx.x < buffers * HD_ATTN_WARPS) {
+        hd_barrier_init(&s->barrier[0][threadIdx.x], hd_attn_tile<format>::warp_keys);
+        hd_barrier_publish();
+    }
     float2 const freq = load_frequencies<heads>(&j.a);
     hd_await_previous();
     query_bits<heads> const q = load_queries<heads>(&j);
     fetch_ids<heads>(&j.a);
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < buffers * HD_ATTN_WARPS; i++)
-            hd_barrier_init(&s->barrier[0][i], hd_attn_tile<format>::warp_keys);
-        hd_barrier_publish();
-        s->k = find_task<format, heads>(&j);
-    }
+    if (threadIdx.x == 0) s->k = find_task<format, heads>(&j);
     __syncthreads();
     if (s->k.first < s->k.end) attend<format, heads, buffers>(&j, &s->k, s, q);
     hd_cluster_arrive();
