@@ -9,7 +9,9 @@ static const struct {
     {0, 2, 16, 64, 4, true},     {3, 4, 256, 128, 16, true},   {5, 1, 24, 96, 3, false},
     {4, 3, 130, 160, 5, true},   {9, 2, 7, 64, 1, false},      {40, 2, 8, 32, 2, true},
     {2, 6, 0, 32, 6, false},     {70, 3, 20, 128, 2, true},    {150, 2, 320, 64, 2, false},
-    {9, 6, 24, 64, 2, true},     {140, 2, 9, 128, 1, false}};
+    {9, 6, 24, 64, 2, true},     {140, 2, 9, 128, 1, false},   {1, 7, 96, 2048, 4, false},
+    {1, 6, 32, 64, 600, true},   {1, 7, 96, 2048, 4, false},   {1, 7, 96, 2048, 5, true},
+    {1, 133, 768, 64, 3, false}, {3, 6, 64, 512, 7, true},     {1, 133, 768, 64, 3, true}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDE   17
 #define N_DEEP   17
