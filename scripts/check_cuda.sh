@@ -67,6 +67,8 @@ may_store="
 must_hold '*_wgmma.cu' sm_90a HGMMA
 must_hold '*_tiles_sm90.cu' sm_90a HMMA UBLKCP
 must_hold '*_tiles_codes_sm90.cu' sm_90a HMMA UBLKCP
+must_hold '*_tiles_one_sm90.cu' sm_90a HMMA UBLKCP
+must_hold '*_tiles_one_codes_sm90.cu' sm_90a HMMA UBLKCP
 must_hold '*_sm120.cu' sm_120a OMMA
 # Block-scaled products, copies to and from tensor memory, barriers that the tensor core arrives at.
 must_hold '*_sm100.cu' sm_100a UTCOMMA UTCCP LDTM UTCBAR LDGSTS FENCE

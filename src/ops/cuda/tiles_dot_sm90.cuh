@@ -1,35 +1,39 @@
 #ifndef HD_OPS_CUDA_TILES_DOT_SM90_CUH
 #define HD_OPS_CUDA_TILES_DOT_SM90_CUH
 
-#include <cooperative_groups.h>
-
+#include "tiles_sums_sm90.cuh"
 #include "tiles_x_sm90.cuh"
 
 /* The common core of products of four-bit weights in tiles (quant/tiles.h) with few tokens, on
  * Hopper.
  *
- * Bound by: issue slots, a little before bytes.  A tile of 32 rows and 64 columns costs a warp
- *   some 160 instructions, 104 of them decoding; at the memory's speed there is time for 250.
- *   A weight comes from memory once, for up to 16 tokens.
- * Warps: 16 multiply, one copies, three add and write.  A row is cut into 1 to 16 slices, by k
- *   alone: of n slices, slice i has every n-th tile from i on.  A warp works on one slice of every
- *   row tile of its turn; the slices' sums are added as a tree, so a row depends neither on the
- *   batch nor on who made which slice.  Where the activations do not fit one block, a cluster of
- *   2 to 8 shares the slices of a row tile: each block adds its own, and the block that owns the
- *   row tile the blocks' parts.  Those who multiply go on meanwhile, by one or two rounds.
+ * Bound by: bytes, where one token meets many rows; few rows by what passes outside of the loop,
+ *   several tokens by issue slots.  A tile of 32 rows and 64 columns costs a warp 118 instructions
+ *   with one token, 72 of them decoding, and about 150 with several, where weights are scaled
+ *   before they are multiplied; at the memory's speed there is time for 300.  A weight comes from
+ *   memory once, for up to 16 tokens.
+ * Warps: 8 multiply one token, 16 several; one copies, one or three add and write.  A row is cut
+ *   into slices, as many as warps at most, by k alone: of n slices, slice i has every n-th tile
+ *   from i on.  A warp works on one slice of every row tile of its turn; the slices' sums are added
+ *   as a tree, so a row depends neither on the batch nor on who made which slice.  Where the
+ *   activations do not fit one block, a cluster of 2 to 8 shares the slices of a row tile: each
+ *   block adds its own, and the block that owns the row tile the blocks' parts.  Those who multiply
+ *   go on meanwhile, by one or two rounds.
  * Copies: a stage of the ring has one or two tiles for each warp, which follow each other in
  *   memory; one warp fills it by bulk copies, whose bytes the stage's barrier counts.
  *   Weights are not written by kernels: the first are asked for while the kernel before ends.
+ * Waiting: what does not depend on the kernel before is found before it has ended, and without
+ *   true divisions, which are a tenth of a microsecond each in a chain that nothing hides.
  * Activations: f32 as two planes of f16 (f16_planes.cuh); or, where they were rounded to NVFP4 and
  *   are there as codes, e2m1 x e4m3 as one, which is exact.
  * Shared memory: stages of 18 or 37 KB, activations 2 bytes x planes x tokens x columns, sums up
- *   to 32 KB.  Registers: at most 96, the most that 17 to 20 warps may have. */
+ *   to 32 KB.  Registers: at most 96, the most that 20 warps of a processor may have. */
 
 /* ---- loading ---- */
 
 template <int format, typename shape> struct hd_td_ring {
     static constexpr int chunk = hd_td_chunk(shape::blocks); /* tiles of a warp */
-    static constexpr int tiles = HD_TD_WARPS * chunk;        /* of a stage      */
+    static constexpr int tiles = shape::warps * chunk;       /* of a stage      */
     static constexpr int scales_at = tiles * HD_TILES_CODE_BYTES;
     static constexpr int bytes = tiles * hd_td_tile<format>::bytes;
 };
@@ -103,14 +107,14 @@ static __device__ void hd_td_fill(const source &units, const hd_td_plan &p, cons
 {
     hd_td_walk const v = hd_td_start(p, s, 0, n_units);
     hd_td_slot       slot = {0, 1};
-    int32_t          unit = v.first / p.rounds, turn = v.first % p.rounds;
-    hd_td_matrix     m = {NULL, NULL, 0};
-    for (int32_t round = v.first; round < v.last; round++, turn++) {
+    int32_t          unit = v.unit, turn = v.turn;
+    hd_td_matrix     m = {NULL, NULL};
+    for (int32_t round = 0; round < v.n_rounds; round++, turn++) {
         if (turn == p.rounds) {
             turn = 0;
             unit++;
         }
-        if (round == v.first || turn == 0) m = units.matrix(unit);
+        if (round == 0 || turn == 0) m = units.matrix(unit);
         for (int32_t c = 0; c < p.chunks; c++) {
             hd_barrier_wait(&s.head->empty[slot.at], slot.parity);
             hd_td_fill_stage<format, shape>(v, m, turn * p.groups, c, slot.at);
@@ -119,232 +123,11 @@ static __device__ void hd_td_fill(const source &units, const hd_td_plan &p, cons
     }
 }
 
-/* ---- sums ----
- * Those of slices are added as a tree, so that neither the number of blocks that share them nor who
- * adds what changes a bit. */
-
-/* The place of a token's row in a warp's sums, which meets no bank twice when lanes are (row, four
- * tokens that a lane quad notes at once) and when they are rows. */
-template <typename shape> static __device__ __forceinline__ int hd_td_place(int row, int token)
-{
-    return token * HD_TILES_ROWS + (row ^ token / (3 - shape::planes) % 4 * 8);
-}
-
-/* Where warp w notes its sums. */
-static __device__ __forceinline__ float *hd_td_sums_of(const hd_td_walk &v, int buffer, int w)
-{
-    return v.s.sums + (buffer * HD_TD_WARPS + w) * v.p.tokens * HD_TILES_ROWS;
-}
-
-/* Where the part of a block of the cluster is, in the block that owns the row tile. */
-static __device__ __forceinline__ float *hd_td_part_of(const hd_td_walk &v, int buffer, int own,
-                                                       int rank)
-{
-    return v.s.parts +
-           ((buffer * v.p.owned + own) * v.p.cluster + rank) * v.p.tokens * HD_TILES_ROWS;
-}
-
-/* Notes the warp's sums of a row tile.  Lane (row, q) has of two planes both of token 4 b + q, of
- * one plane tokens 8 b + 2 q and the next. */
-template <typename shape>
-static __device__ __forceinline__ void hd_td_note(const hd_td_walk &v, int buffer,
-                                                  const float c[2][shape::blocks][4], int n)
-{
-    constexpr int each = 3 - shape::planes; /* tokens of a lane in a block of columns */
-    int const     lane = (int)threadIdx.x % 32;
-    float *const  to = hd_td_sums_of(v, buffer, (int)threadIdx.x / 32);
-#pragma unroll
-    for (int i = 0; i < shape::blocks * each; i++) {
-        int const b = i / each, token = 4 * each * b + lane % 4 * each + i % each;
-        if (token >= n) continue;
-        float const unit = v.s.head->units[v.slice][token];
-#pragma unroll
-        for (int r = 0; r < 4; r++) {
-            const float *const own = c[r / 2][b] + r % 2 * 2;
-            float const        sum = shape::planes == 2 ? own[0] + own[1] * HD_LOW_PLANE
-                                                        : own[i % each] * HD_TD_CODED_FACTOR;
-            to[hd_td_place<shape>(8 * r + lane / 4, token)] = sum * unit;
-        }
-    }
-}
-
-static __device__ __forceinline__ float4 hd_td_plus(float4 a, float4 b)
-{
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
-/* The sums of n = 2^i values that are `apart`, as a tree, for four rows. */
-template <int n> static __device__ __forceinline__ float4 hd_td_tree(const float *from, int apart)
-{
-    if constexpr (n == 1)
-        return *(const float4 *)from;
-    else
-        return hd_td_plus(hd_td_tree<n / 2>(from, apart),
-                          hd_td_tree<n / 2>(from + n / 2 * apart, apart));
-}
-
-static __device__ __forceinline__ float4 hd_td_add(const float *from, int apart, int n)
-{
-    switch (n) {
-    case 1: return hd_td_tree<1>(from, apart);
-    case 2: return hd_td_tree<2>(from, apart);
-    case 4: return hd_td_tree<4>(from, apart);
-    case 8: return hd_td_tree<8>(from, apart);
-    default: return hd_td_tree<16>(from, apart);
-    }
-}
-
-/* A round of the walk. */
-struct hd_td_round {
-    int32_t local, unit, turn; /* counted from the walk's first; its unit; its place there */
-    int     n;                 /* tokens of the unit                                       */
-
-    __device__ __forceinline__ explicit hd_td_round(const hd_td_walk &v)
-        : local(0), unit(v.first / v.p.rounds), turn(v.first % v.p.rounds), n(0)
-    {
-    }
-
-    __device__ __forceinline__ void next(const hd_td_walk &v)
-    {
-        local++;
-        if (++turn < v.p.rounds) return;
-        turn = 0;
-        unit++;
-    }
-
-    __device__ __forceinline__ bool is_first_of_unit(void) const { return local == 0 || turn == 0; }
-
-    /* The place of what is kept for it, and whether that has been passed an odd number of times. */
-    template <int kept> __device__ __forceinline__ int buffer(void) const { return local % kept; }
-    template <int kept> __device__ __forceinline__ uint32_t parity(void) const
-    {
-        return (uint32_t)(local / kept) & 1;
-    }
-};
-
-/* A lane of those that add has four rows of one of four tokens. */
-struct hd_td_adder {
-    int   warp, row, token;
-    float factor; /* of finished sums */
-
-    __device__ __forceinline__ hd_td_adder(void)
-        : warp((int)threadIdx.x / 32 - HD_TD_WARPS - 1), row((int)threadIdx.x % 8 * 4),
-          token((int)threadIdx.x % 32 / 8), factor(0)
-    {
-    }
-
-    /* Writes finished sums of a row tile. */
-    __device__ __forceinline__ void write(float *y, float4 sum) const
-    {
-        float4 const out = {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor};
-        if (hd_is_aligned(y)) {
-            *(float4 *)(y + row) = out;
-            return;
-        }
-        y[row] = out.x;
-        y[row + 1] = out.y;
-        y[row + 2] = out.z;
-        y[row + 3] = out.w;
-    }
-};
-
-/* Adds the slices of the block's row tiles.  A lone block is done with that; in a cluster the part
- * goes to the row tile's owner. */
-template <typename shape, typename source>
-static __device__ __forceinline__ void hd_td_add_slices(const source &units, const hd_td_walk &v,
-                                                        const hd_td_round &r, const hd_td_adder &d)
-{
-    int const       buffer = r.buffer<hd_td_kept(shape::blocks)>(), fours = (r.n + 3) / 4;
-    int const       width = HD_TILES_ROWS * v.p.tokens;
-    uint64_t *const sent = &v.s.head->sent[buffer];
-    for (int i = d.warp; i < v.p.groups * fours; i += HD_TD_ADDERS) {
-        int const     group = i / fours, token = i % fours * 4 + d.token;
-        int32_t const row_tile = r.turn * v.p.groups + group;
-        if (row_tile >= v.p.row_tiles) break;
-        if (token >= r.n) continue;
-        float4 const sum =
-            hd_td_add(hd_td_sums_of(v, buffer, group * v.p.here) + hd_td_place<shape>(d.row, token),
-                      width, v.p.here);
-        if (v.p.cluster == 1) {
-            d.write(units.y(r.unit, token) + row_tile * HD_TILES_ROWS, sum);
-            continue;
-        }
-        uint32_t const owner = (uint32_t)(group % v.p.cluster);
-        const float   *part = hd_td_part_of(v, buffer, group / v.p.cluster, v.rank);
-        hd_store4_at(hd_cluster_address(part + token * HD_TILES_ROWS + d.row, owner), sum,
-                     hd_cluster_address(sent, owner));
-    }
-}
-
-/* Adds the parts of the row tiles that the block owns. */
-template <typename shape, typename source>
-static __device__ __forceinline__ void hd_td_add_parts(const source &units, const hd_td_walk &v,
-                                                       const hd_td_round &r, const hd_td_adder &d)
-{
-    int const buffer = r.buffer<hd_td_kept(shape::blocks)>(), fours = (r.n + 3) / 4;
-    for (int i = d.warp; i < v.p.owned * fours; i += HD_TD_ADDERS) {
-        int const     own = i / fours, token = i % fours * 4 + d.token;
-        int32_t const row_tile = r.turn * v.p.groups + own * v.p.cluster + v.rank;
-        if (row_tile >= v.p.row_tiles) break;
-        if (token >= r.n) continue;
-        d.write(units.y(r.unit, token) + row_tile * HD_TILES_ROWS,
-                hd_td_add(hd_td_part_of(v, buffer, own, 0) + token * HD_TILES_ROWS + d.row,
-                          HD_TILES_ROWS * v.p.tokens, v.p.cluster));
-    }
-}
-
-/* Says how many bytes of a round's parts come to this block. */
-static __device__ __forceinline__ void hd_td_expect_parts(const hd_td_walk &v, const hd_td_round &r,
-                                                          int buffer)
-{
-    int32_t const left =
-        v.p.row_tiles - r.turn * v.p.groups - v.rank; /* the block's row tiles that exist */
-    int32_t const there = max(0, min(v.p.owned, (left + v.p.cluster - 1) / v.p.cluster));
-    hd_barrier_expect(&v.s.head->sent[buffer],
-                      (uint32_t)(there * v.p.cluster * HD_TILES_ROWS * r.n) *
-                          (uint32_t)sizeof(float));
-}
-
-/* What a warp that adds does. */
-template <typename shape, typename source>
-static __device__ __forceinline__ void hd_td_finish(const source &units, const hd_td_plan &p,
-                                                    const hd_td_shared &s, int32_t n_units)
-{
-    constexpr int    kept = hd_td_kept(shape::blocks);
-    hd_td_walk const v = hd_td_start(p, s, 0, n_units);
-    int const        lane = (int)threadIdx.x % 32;
-    hd_td_adder      d;
-    bool const       is_cluster = p.cluster > 1;
-    for (hd_td_round r(v); r.local < v.last - v.first; r.next(v)) {
-        int const      buffer = r.buffer<kept>();
-        uint32_t const parity = r.parity<kept>();
-        if (r.is_first_of_unit()) {
-            hd_td_sync(HD_TD_ADDS); /* nobody still reads the last unit's list */
-            r.n = units.take(r.unit, HD_TD_ADDS);
-            d.factor = (shape::planes == 2 ? HD_TD_FACTOR : 1.0f) * units.matrix(r.unit).scale;
-        }
-        if (is_cluster) {
-            hd_barrier_wait(&s.head->freed[buffer], parity ^ 1);
-            if (d.warp == 0 && lane == 0) hd_td_expect_parts(v, r, buffer);
-        }
-        hd_barrier_wait(&s.head->noted[buffer], parity);
-        hd_td_add_slices<shape>(units, v, r, d);
-        __syncwarp();
-        if (lane == 0) hd_barrier_arrive(&s.head->taken[buffer]);
-        if (!is_cluster) continue;
-        hd_barrier_wait(&s.head->sent[buffer], parity);
-        hd_td_add_parts<shape>(units, v, r, d);
-        __syncwarp();
-        if (lane < p.cluster)
-            hd_barrier_arrive_at(hd_cluster_address(&s.head->freed[buffer], (uint32_t)lane));
-    }
-}
-
 /* ---- the loop ---- */
 
 /* Where a lane reads the activations of eight columns each. */
 template <int blocks> struct hd_td_lane_x {
-    const uint4 *first[blocks];              /* of the slice                                   */
+    const uint4 *at[blocks];                 /* of the slice's next tile                       */
     int          step[blocks], half[blocks]; /* a column without a token stays at the zeros    */
 
     __device__ __forceinline__ explicit hd_td_lane_x(const hd_td_walk &v)
@@ -353,135 +136,203 @@ template <int blocks> struct hd_td_lane_x {
 #pragma unroll
         for (int b = 0; b < blocks; b++) {
             bool const is_in = 8 * b + lane / 4 < columns;
-            first[b] = is_in ? v.s.x + v.own * 8 * columns + 32 * b + lane : &v.s.head->zero;
+            at[b] = is_in ? v.s.x + v.own * 8 * columns + 32 * b + lane : &v.s.head->zero;
             step[b] = is_in ? 8 * columns * v.p.here : 0;
             half[b] = is_in ? 4 * columns : 0;
         }
     }
 
-    __device__ __forceinline__ hd_td_x<blocks> of(int tile) const
+    __device__ __forceinline__ hd_td_x<blocks> next(void)
     {
         hd_td_x<blocks> x;
 #pragma unroll
         for (int b = 0; b < blocks; b++) {
-            const uint4 *const at = first[b] + tile * step[b];
-            x.v[b][0] = at[0];
-            x.v[b][1] = at[half[b]];
+            x.v[b][0] = at[b][0];
+            x.v[b][1] = at[b][half[b]];
+            at[b] += step[b];
         }
         return x;
     }
 };
 
-/* n tiles of a chunk, the slice's from `tile` on; here: how far they are apart. */
-template <int format, int blocks, int n>
-static __device__ __forceinline__ void hd_td_chunk_dot(const uint8_t *codes, const uint8_t *scales,
-                                                       int here, const hd_td_lane_x<blocks> &from,
-                                                       int tile, float c[2][blocks][4])
-{
+/* The same for one token: a lane's column has its block's elements alone, and zeros else. */
+template <int format> struct hd_td_lane_one {
+    const uint4 *at[2]; /* of the slice's next tile, by half */
+    int          step[2];
+
+    __device__ __forceinline__ explicit hd_td_lane_one(const hd_td_walk &v)
+    {
+        int const lane = (int)threadIdx.x % 32, planes = v.p.planes;
+        int const block = lane / 8, plane = lane / 4 % 2;
 #pragma unroll
-    for (int i = 0; i < n; i++)
-        hd_td_tile_dot<format, blocks>(codes + i * here * HD_TILES_CODE_BYTES,
-                                       scales + i * here * hd_td_tile<format>::scale_bytes,
-                                       from.of(tile + i), c);
+        for (int h = 0; h < 2; h++) {
+            bool const is_in =
+                plane < planes && block == (hd_td_tile<format>::is_nvfp4 ? lane % 4 : h);
+            at[h] =
+                is_in ? v.s.x + ((v.own * 2 + h) * planes + plane) * 4 + lane % 4 : &v.s.head->zero;
+            step[h] = is_in ? 8 * planes * v.p.here : 0;
+        }
+    }
+
+    __device__ __forceinline__ hd_td_x<1> next(void)
+    {
+        hd_td_x<1> x;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            x.v[0][h] = *at[h];
+            at[h] += step[h];
+        }
+        return x;
+    }
+};
+
+/* The one of both that a shape takes. */
+template <int format, typename shape, bool is_one = shape::is_one> struct hd_td_lane {
+    using x = hd_td_lane_x<shape::blocks>;
+};
+template <int format, typename shape> struct hd_td_lane<format, shape, true> {
+    using x = hd_td_lane_one<format>;
+};
+
+/* n tiles of a chunk, the slice's from `tile` on, where the lane's codes and scales begin; here:
+ * how far tiles are apart. */
+template <int format, typename shape, int n, typename lane_x>
+static __device__ __forceinline__ void hd_td_chunk_dot(const uint8_t *codes, const uint8_t *scales,
+                                                       int here, lane_x &from,
+                                                       float c[2][shape::blocks][4])
+{
+    if constexpr (shape::is_one) {
+        hd_td_words words[n];
+        hd_td_x<1>  x[n];
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            const uint8_t *const at = codes + i * here * HD_TILES_CODE_BYTES;
+            words[i] = {{*(const uint4 *)at, *(const uint4 *)(at + HD_TD_CODE_HALF)},
+                        *(const uint32_t *)(scales + i * here * hd_td_tile<format>::scale_bytes)};
+            x[i] = from.next();
+        }
+        hd_td_tiles_one<format, shape::planes, n>(words, x, c);
+    } else {
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            hd_td_tile_dot<format, shape::blocks>(
+                codes + i * here * HD_TILES_CODE_BYTES,
+                scales + i * here * hd_td_tile<format>::scale_bytes, from.next(), c);
+    }
 }
 
 /* Makes a warp's slice of a row tile: `tiles` of them, which lie in the ring from `slot` on. */
-template <int format, typename shape>
-static __device__ __forceinline__ void hd_td_slice(const hd_td_walk                  &v,
-                                                   const hd_td_lane_x<shape::blocks> &x, int tiles,
+template <int format, typename shape, typename lane_x>
+static __device__ __forceinline__ void hd_td_slice(const hd_td_walk &v, lane_x x, int tiles,
                                                    hd_td_slot *slot, float c[2][shape::blocks][4])
 {
-    constexpr int blocks = shape::blocks;
     using ring = hd_td_ring<format, shape>;
     int const            first = v.group * ring::chunk * v.p.here + v.own; /* tile of the stage */
-    const uint8_t *const codes = v.s.ring + first * HD_TILES_CODE_BYTES;
-    const uint8_t *const scales =
-        v.s.ring + ring::scales_at + first * hd_td_tile<format>::scale_bytes;
+    int const            lane = (int)threadIdx.x % 32;
+    const uint8_t *const codes = v.s.ring + first * HD_TILES_CODE_BYTES + lane * 16;
+    const uint8_t *const scales = v.s.ring + ring::scales_at +
+                                  first * hd_td_tile<format>::scale_bytes +
+                                  hd_td_scale_at<format, shape::is_one>(lane);
     for (int i = 0, tile = 0; i < v.p.chunks; i++, tile += ring::chunk) {
         int const at = slot->at * ring::bytes;
         hd_barrier_wait(&v.s.head->full[slot->at], slot->parity);
         if (tile + ring::chunk <= tiles)
-            hd_td_chunk_dot<format, blocks, ring::chunk>(codes + at, scales + at, v.p.here, x, tile,
-                                                         c);
+            hd_td_chunk_dot<format, shape, ring::chunk>(codes + at, scales + at, v.p.here, x, c);
         else if (tile < tiles)
-            hd_td_chunk_dot<format, blocks, 1>(codes + at, scales + at, v.p.here, x, tile, c);
+            hd_td_chunk_dot<format, shape, 1>(codes + at, scales + at, v.p.here, x, c);
         __syncwarp(); /* all lanes have read what may now be replaced */
-        if (threadIdx.x % 32 == 0) hd_barrier_arrive(&v.s.head->empty[slot->at]);
+        if (lane == 0) hd_barrier_arrive(&v.s.head->empty[slot->at]);
         slot->next(v.p.stages);
     }
 }
 
 /* What a warp that multiplies does. */
-template <int format, typename shape, typename source>
-static __device__ __forceinline__ void hd_td_multiply(const source &units, const hd_td_plan &p,
-                                                      const hd_td_shared &s, int32_t n_units)
+template <int format, typename shape, typename source, typename lane_x>
+static __device__ __forceinline__ void hd_td_multiply(const source &units, const hd_td_walk &v,
+                                                      hd_td_round r, const lane_x &x)
 {
-    hd_td_walk const           v = hd_td_start(p, s, (int)threadIdx.x / 32, n_units);
-    constexpr int              blocks = shape::blocks, kept = hd_td_kept(blocks);
-    hd_td_lane_x<blocks> const x(v);
-    hd_td_slot                 slot = {0, 0};
-    for (hd_td_round r(v); r.local < v.last - v.first; r.next(v)) {
+    constexpr int       blocks = shape::blocks, kept = hd_td_kept(blocks);
+    const hd_td_plan   &p = v.p;
+    const hd_td_shared &s = v.s;
+    hd_td_slot          slot = {0, 0};
+    for (; r.local < v.n_rounds; r.next(v)) {
         int const buffer = r.buffer<kept>();
-        if (r.is_first_of_unit()) {
-            if (r.local > 0) hd_td_sync(HD_TD_MULTIPLIES); /* all are done with the last one's x */
+        if (r.is_first_of_unit() && !(r.local > 0 && units.keeps_x())) {
+            if (r.local > 0)
+                hd_td_sync<shape>(HD_TD_MULTIPLIES); /* all are done with the last one's x */
             r.n = units.take(r.unit, HD_TD_MULTIPLIES);
             hd_td_put_x<format, shape>(units, v, r.unit, r.n);
-            hd_td_sync(HD_TD_MULTIPLIES);
+            hd_td_sync<shape>(HD_TD_MULTIPLIES);
         }
         float      c[2][blocks][4] = {};
         bool const has_rows = r.turn * p.groups + v.group < p.row_tiles;
         hd_td_slice<format, shape>(v, x, has_rows ? v.tiles : 0, &slot, c);
         hd_barrier_wait(&s.head->taken[buffer], r.parity<kept>() ^ 1);
-        if (has_rows) hd_td_note<shape>(v, buffer, c, r.n);
+        if constexpr (shape::is_one) {
+            if (has_rows) hd_td_note_one<shape>(v, buffer, c);
+        } else if (has_rows) {
+            hd_td_note<shape>(v, buffer, c, r.n);
+        }
         __syncwarp();
         if (threadIdx.x % 32 == 0) hd_barrier_arrive(&s.head->noted[buffer]);
     }
 }
 
-/* What a warp does, by its place in the block. */
+/* What a warp does that does not copy.  All that can be known before is, when the kernel in front
+ * ends. */
 template <int format, typename shape, typename source>
 static __device__ __forceinline__ void hd_td_work(const source &units, const hd_td_plan &p,
                                                   const hd_td_shared &s, int32_t n_units)
 {
-    int const warp = (int)threadIdx.x / 32;
-    if (warp == HD_TD_WARPS) {
-        hd_td_fill<format, shape>(units, p, s, n_units);
-        return;
-    }
+    int const        warp = (int)threadIdx.x / 32;
+    bool const       multiplies = warp < shape::warps;
+    hd_td_walk const v = hd_td_start(p, s, multiplies ? warp : 0, n_units);
+    typename hd_td_lane<format, shape>::x const x(v);
+    hd_td_round const                           r(v);
     hd_await_previous();
     hd_release_next();
-    if (warp < HD_TD_WARPS)
-        hd_td_multiply<format, shape>(units, p, s, n_units);
+    if (multiplies)
+        hd_td_multiply<format, shape>(units, v, r, x);
     else
-        hd_td_finish<shape>(units, p, s, n_units);
+        hd_td_finish<shape>(units, v, r);
 }
 
-/* Makes n_units units.  `units` has matrix(u), which is called before the kernel in front has
- * ended; take(u, team), called by all threads of a team, which returns the number of the unit's
- * tokens and lets those that multiply call row(u, q), those that add y(u, q): which row of x its
- * token q is, and its row of y; and args(), those of the op. */
+/* Makes n_units units.  `units` has list(), which the warp that copies calls first, and matrix(u),
+ * which it calls before the kernel in front has ended, unless list() waits for that; take(u, team),
+ * called by all threads of a team, which returns the number of the unit's tokens and lets those
+ * that multiply call row(u, q) and x_scale(u, q), those that add scale(u) and y(u, q): which row of
+ * x its token q is, and its scale; the matrix's scale, and the token's row of y; keeps_x(), whether
+ * all units have the same x; and args(), those of the op. */
 template <int format, typename shape, typename source>
 static __device__ __forceinline__ void hd_td_run(const source &units, const hd_td_plan &p,
                                                  const hd_td_shared &s, int32_t n_units)
 {
-    bool const is_cluster = p.cluster > 1;
-    hd_td_make_barriers(s.head, p);
-    if (is_cluster)
-        cooperative_groups::this_cluster().sync();
-    else if (threadIdx.x / 32 == HD_TD_WARPS) /* made the ring's barriers itself: need not wait */
-        asm volatile("bar.arrive 2, %0;" ::"n"(HD_TD_THREADS) : "memory");
-    else
-        asm volatile("bar.sync 2, %0;" ::"n"(HD_TD_THREADS) : "memory");
-    hd_td_work<format, shape>(units, p, s, n_units);
-    if (is_cluster) cooperative_groups::this_cluster().sync(); /* nobody still writes here */
+    bool const is_cluster = p.cluster > 1, copies = (int)threadIdx.x / 32 == shape::warps;
+    hd_td_make_barriers<shape>(s.head, p);
+    if (is_cluster) hd_cluster_arrive();
+    if (copies) { /* made the ring's barriers itself: need not wait */
+        if (!is_cluster) asm volatile("bar.arrive 2, %0;" ::"n"(shape::threads) : "memory");
+        units.list();
+        hd_td_fill<format, shape>(units, p, s, n_units);
+        if (is_cluster) hd_cluster_wait();
+    } else {
+        if (is_cluster)
+            hd_cluster_wait();
+        else
+            asm volatile("bar.sync 2, %0;" ::"n"(shape::threads) : "memory");
+        hd_td_work<format, shape>(units, p, s, n_units);
+    }
+    if (!is_cluster) return;
+    hd_cluster_arrive();
+    hd_cluster_wait(); /* nobody still writes here */
 }
 
 /* ---- choosing ---- */
 
-static inline int hd_td_slices(int32_t k_tiles)
+static inline int hd_td_slices(int32_t k_tiles, int most)
 {
     int n = 1;
-    while (n < HD_TD_WARPS && k_tiles >= 8 * n) n *= 2;
+    while (n < most && k_tiles >= 8 * n) n *= 2;
     return n;
 }
 
@@ -490,17 +341,20 @@ static inline int hd_td_slices(int32_t k_tiles)
 
 /* Fills in what follows from the cluster; false when shared memory is too small for `least` stages.
  */
-template <int format> static inline bool hd_td_fit(hd_td_plan *p, size_t table, size_t least)
+template <int format, typename shape>
+static inline bool hd_td_fit(hd_td_plan *p, size_t table, size_t least)
 {
     p->here = p->slices / p->cluster;
-    p->groups = HD_TD_WARPS / p->here;
+    p->groups = shape::warps / p->here;
     p->owned = p->groups / p->cluster;
     size_t const stage =
-        (size_t)HD_TD_WARPS * (size_t)hd_td_chunk(p->blocks) * hd_td_tile<format>::bytes;
-    size_t const fixed =
-        HD_TD_HEAD_BYTES + table + hd_td_sum_bytes(*p) + hd_td_part_bytes(*p) + hd_td_x_bytes(*p);
-    if (fixed + least * stage > HD_TD_SMEM) return false;
-    size_t const fit = (HD_TD_SMEM - fixed) / stage;
+        (size_t)shape::warps * (size_t)hd_td_chunk(p->blocks) * hd_td_tile<format>::bytes;
+    p->parts_at = HD_TD_HEAD_BYTES + hd_td_sum_bytes(*p);
+    p->x_at = p->parts_at + hd_td_part_bytes(*p);
+    p->ring_at = p->x_at + hd_td_x_bytes(*p);
+    size_t const fixed = table + p->ring_at;
+    if (fixed + least * stage > shape::room) return false;
+    size_t const fit = (shape::room - fixed) / stage;
     p->rounds = (p->row_tiles + p->groups - 1) / p->groups;
     p->chunks = ((p->k_tiles + p->slices - 1) / p->slices + hd_td_chunk(p->blocks) - 1) /
                 hd_td_chunk(p->blocks);
@@ -512,32 +366,50 @@ template <int format> static inline bool hd_td_fit(hd_td_plan *p, size_t table, 
 /* The smallest cluster, of `most` blocks at most, that has room for the activations of p->tokens in
  * p->planes, which are set; false: there is none.
  * table  bytes that the kernel has besides */
-template <int format>
+template <int format, typename shape>
 static inline bool hd_td_choose(int32_t n, int32_t k, int most, size_t table, hd_td_plan *p)
 {
     int const each = 8 / p->planes; /* tokens of a block of columns */
     p->k_tiles = k / HD_TILES_COLS;
     p->row_tiles = n / HD_TILES_ROWS;
-    p->slices = hd_td_slices(p->k_tiles);
+    p->warps = shape::warps;
+    p->slices = hd_td_slices(p->k_tiles, shape::warps);
     p->blocks = p->tokens > 2 * each ? 4 : p->tokens > each ? 2 : 1;
     for (size_t least = HD_TD_ENOUGH; least >= 2; least--)
         for (p->cluster = 1; p->cluster <= most && p->cluster <= p->slices; p->cluster *= 2)
-            if (hd_td_fit<format>(p, table, least)) return true;
+            if (hd_td_fit<format, shape>(p, table, least)) return true;
     return false;
 }
 
-template <typename args>
-static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const args &a,
-                                     const hd_td_plan &p, int64_t units, cudaStream_t stream)
+/* Clusters of a unit that are launched, where so many fit: as many for each unit where that costs
+ * no time; 0: all share all units. */
+static inline int64_t hd_td_even(int64_t rounds, int64_t units, int64_t fit)
+{
+    int64_t const all = rounds * units, of = min(fit / units, rounds);
+    if (of == 0 || (rounds + of - 1) / of > (all + fit - 1) / fit) return 0;
+    return of;
+}
+
+/* units  as many, or is_known false: as many at most */
+template <typename shape, typename args>
+static inline hd_status hd_td_launch(void (*kernel)(args, hd_td_plan), const args &a, hd_td_plan p,
+                                     int64_t units, bool is_known, cudaStream_t stream)
 {
     const void *const k = (const void *)kernel;
     if (!hd_allow_shared(k, p.bytes)) return HD_ERR_DEVICE;
-    int64_t const rounds = p.rounds * units;
+    /* Without being asked, the driver leaves room for one block. */
+    if (cudaFuncSetAttribute(k, cudaFuncAttributePreferredSharedMemoryCarveout, 100) != cudaSuccess)
+        return HD_ERR_DEVICE;
     int64_t const fit = p.cluster == 1
-                            ? hd_sm_count()
-                            : max(1, hd_resident_clusters(k, p.cluster, HD_TD_THREADS, p.bytes));
-    return hd_launch_clusters(kernel, (unsigned)((rounds < fit ? rounds : fit) * p.cluster),
-                              (unsigned)p.cluster, HD_TD_THREADS, p.bytes, stream, a, p);
+                            ? hd_sm_count() * shape::resident
+                            : max(1, hd_resident_clusters(k, p.cluster, shape::threads, p.bytes));
+    int64_t const even = is_known ? hd_td_even(p.rounds, units, fit) : 0;
+    int64_t const all = p.rounds * units, of = even ? even : min(all, fit);
+    int64_t const dealt = even ? p.rounds : all;
+    p.each = is_known ? (int32_t)(dealt / of) : 0;
+    p.more = (int32_t)(dealt % of);
+    return hd_launch_clusters(kernel, dim3((unsigned)(of * p.cluster), even ? (unsigned)units : 1u),
+                              (unsigned)p.cluster, shape::threads, p.bytes, stream, a, p);
 }
 
 #endif

@@ -8,19 +8,37 @@
 /* How products of four-bit weights in tiles (tiles_dot_sm90.cuh) are cut into blocks, warps and
  * shared memory. */
 
-#define HD_TD_WARPS   16 /* that multiply; one behind them copies, the rest add */
-#define HD_TD_ADDERS  3
-#define HD_TD_THREADS ((HD_TD_WARPS + 1 + HD_TD_ADDERS) * 32)
-#define HD_TD_TOKENS  16 /* at most                        */
-#define HD_TD_STAGES  8  /* of the ring, at most           */
-#define HD_TD_ROUNDS  2  /* whose sums are kept, at most   */
-#define HD_TD_CLUSTER 8  /* blocks, at most                */
-#define HD_TD_SMEM    (227 * 1024)
+#define HD_TD_WARPS   16 /* that multiply, at most       */
+#define HD_TD_TOKENS  16 /* at most                      */
+#define HD_TD_STAGES  8  /* of the ring, at most         */
+#define HD_TD_ROUNDS  2  /* whose sums are kept, at most */
+#define HD_TD_CLUSTER 8  /* blocks, at most              */
+
+/* ---- shapes ---- */
+
+/* What is known when a kernel is compiled: columns of activations, and planes of a token.  Of a
+ * block's warps most multiply, one behind them copies, the rest add. */
+template <int blocks_, int planes_> struct hd_td_shape {
+    static constexpr int  blocks = blocks_, planes = planes_;
+    static constexpr int  tokens = 8 * blocks / planes; /* at most                       */
+    static constexpr int  warps = 16, adders = 3, threads = (warps + 1 + adders) * 32;
+    static constexpr int  resident = 1; /* blocks of a processor                         */
+    static constexpr bool is_one = false;
+    static constexpr int  room = 227 * 1024; /* shared memory of a block                 */
+};
+
+/* One token: two blocks of a processor, so that one begins while the other ends. */
+template <int planes_> struct hd_td_one {
+    static constexpr int  blocks = 1, planes = planes_, tokens = 1;
+    static constexpr int  warps = 8, adders = 1, threads = (warps + 1 + adders) * 32;
+    static constexpr int  resident = 2;
+    static constexpr bool is_one = true;
+    static constexpr int  room = 113 * 1024;
+};
 
 /* One matrix: from its first row on. */
 struct hd_td_matrix {
     const uint8_t *w, *sf;
-    float          scale;
 };
 
 /* ---- who does what ---- */
@@ -28,17 +46,20 @@ struct hd_td_matrix {
 /* How a launch is cut.  A cluster takes a run of rounds.  In a round of a unit (a matrix and its
  * tokens) it makes `groups` row tiles, each by as many warps as there are slices. */
 struct hd_td_plan {
-    int32_t k_tiles, row_tiles; /* of a unit                                                   */
-    int32_t rounds;             /* of a unit                                                   */
-    int     slices, here;       /* of a row; those of one block                                */
-    int     cluster, groups;    /* blocks; row tiles of a round                                */
-    int     owned;  /* row tiles of a round whose sums a block adds: groups rank + i * cluster */
-    int     tokens; /* of a unit, at most                                                      */
-    int     planes; /* columns of a token: 2, or 1 of codes                                    */
-    int     blocks; /* of eight columns                                                        */
-    int     chunks; /* stages that a round takes                                               */
-    int     stages; /* of the ring                                                             */
-    size_t  bytes;  /* of shared memory                                                        */
+    int32_t  k_tiles, row_tiles; /* of a unit                                                   */
+    int32_t  rounds;             /* of a unit                                                   */
+    int32_t  each, more;         /* rounds of a cluster, how many have one more; 0: not known   */
+    int      slices, here;       /* of a row; those of one block: powers of two, as the cluster */
+    int      cluster, groups;    /* blocks; row tiles of a round                                */
+    int      owned;  /* row tiles of a round whose sums a block adds: groups rank + i * cluster */
+    int      tokens; /* of a unit, at most                                                      */
+    int      planes; /* columns of a token: 2, or 1 of codes                                    */
+    int      blocks; /* of eight columns                                                        */
+    int      warps;  /* of a block that multiply                                                */
+    int      chunks; /* stages that a round takes                                               */
+    int      stages; /* of the ring                                                             */
+    uint32_t parts_at, x_at, ring_at; /* in shared memory, behind a table                      */
+    size_t   bytes;                   /* of shared memory                                      */
 };
 
 /* The beginning of one, for units of so many tokens. */
@@ -72,12 +93,6 @@ struct hd_td_shared {
     uint8_t    *ring;  /* [stages], [groups][chunk][here] codes, as many scales    */
 };
 
-/* What is known when a kernel is compiled: columns of activations, and planes of a token. */
-template <int blocks_, int planes_> struct hd_td_shape {
-    static constexpr int blocks = blocks_, planes = planes_;
-    static constexpr int tokens = 8 * blocks / planes; /* at most */
-};
-
 /* Tiles of a chunk; rounds whose sums are kept: what leaves room for many tokens. */
 static __host__ __device__ constexpr int hd_td_chunk(int blocks) { return blocks > 1 ? 1 : 2; }
 static __host__ __device__ constexpr int hd_td_kept(int blocks)
@@ -86,20 +101,20 @@ static __host__ __device__ constexpr int hd_td_kept(int blocks)
 }
 
 /* Bytes of a block's activations. */
-static __host__ __device__ __forceinline__ uint32_t hd_td_x_bytes(const hd_td_plan &p)
+static inline uint32_t hd_td_x_bytes(const hd_td_plan &p)
 {
     return (uint32_t)((p.k_tiles + p.slices - 1) / p.slices * p.here * HD_TILES_COLS * 2 *
                       p.planes * p.tokens);
 }
 
 /* Bytes of a block's sums, and of the cluster's that it adds. */
-static __host__ __device__ __forceinline__ uint32_t hd_td_sum_bytes(const hd_td_plan &p)
+static inline uint32_t hd_td_sum_bytes(const hd_td_plan &p)
 {
-    return (uint32_t)(hd_td_kept(p.blocks) * HD_TD_WARPS * HD_TILES_ROWS * p.tokens *
+    return (uint32_t)(hd_td_kept(p.blocks) * p.warps * HD_TILES_ROWS * p.tokens *
                       (int)sizeof(float));
 }
 
-static __host__ __device__ __forceinline__ uint32_t hd_td_part_bytes(const hd_td_plan &p)
+static inline uint32_t hd_td_part_bytes(const hd_td_plan &p)
 {
     int const parts = p.cluster > 1 ? p.owned * p.cluster : 0;
     return (uint32_t)(hd_td_kept(p.blocks) * parts * HD_TILES_ROWS * p.tokens * (int)sizeof(float));
@@ -110,9 +125,9 @@ static __device__ __forceinline__ hd_td_shared hd_td_share(uint8_t *base, const 
     hd_td_shared s;
     s.head = (hd_td_head *)base;
     s.sums = (float *)(base + HD_TD_HEAD_BYTES);
-    s.parts = (float *)((uint8_t *)s.sums + hd_td_sum_bytes(p));
-    s.x = (uint4 *)((uint8_t *)s.parts + hd_td_part_bytes(p));
-    s.ring = (uint8_t *)s.x + hd_td_x_bytes(p);
+    s.parts = (float *)(base + p.parts_at);
+    s.x = (uint4 *)(base + p.x_at);
+    s.ring = base + p.ring_at;
     return s;
 }
 
@@ -121,41 +136,92 @@ struct hd_td_walk {
     const hd_td_plan &p;
     hd_td_shared      s;
     int               rank, group;
-    int               slice, own;  /* of all; of the block's                           */
-    int32_t           tiles;       /* of the slice                                     */
-    int32_t           first, last; /* the cluster's rounds [first, last), of all units */
+    int               slice, own;           /* of all; of the block's                   */
+    int32_t           tiles;                /* of the slice                             */
+    int32_t           unit, turn, n_rounds; /* the cluster's first round; how many      */
 };
+
+/* x / power. */
+static __device__ __forceinline__ int hd_td_over(int x, int power)
+{
+    return x >> (__ffs(power) - 1);
+}
+
+/* Which rounds the cluster makes: a run of its unit's, where the grid's second dimension is units,
+ * or of all.  That is known without a division where the host knew the units. */
+static __device__ __forceinline__ void hd_td_deal(hd_td_walk *v, int32_t units)
+{
+    const hd_td_plan &p = v->p;
+    int32_t const     of = hd_td_over((int)gridDim.x, p.cluster);
+    int32_t const     at = hd_td_over((int)blockIdx.x, p.cluster);
+    bool const        is_dealt = p.each > 0;
+    int32_t const     each = is_dealt ? p.each : p.rounds * units / of;
+    int32_t const     more = is_dealt ? p.more : p.rounds * units % of;
+    v->unit = (int32_t)blockIdx.y;
+    v->turn = at * each + min(at, more);
+    v->n_rounds = each + (at < more);
+    if (gridDim.y == 1 && units > 1) {
+        v->unit = v->turn / p.rounds;
+        v->turn -= v->unit * p.rounds;
+    }
+}
 
 static __device__ __forceinline__ hd_td_walk hd_td_start(const hd_td_plan &p, const hd_td_shared &s,
                                                          int warp, int32_t units)
 {
-    hd_td_walk    v = {p, s};
-    int32_t const at = (int32_t)blockIdx.x / p.cluster, of = (int32_t)gridDim.x / p.cluster;
-    int32_t const each = p.rounds * units / of, more = p.rounds * units % of;
-    v.rank = (int)blockIdx.x % p.cluster;
-    v.group = warp / p.here;
-    v.own = warp % p.here;
+    hd_td_walk v = {p, s};
+    v.rank = (int)blockIdx.x & (p.cluster - 1);
+    v.group = hd_td_over(warp, p.here);
+    v.own = warp & (p.here - 1);
     v.slice = v.rank * p.here + v.own;
-    v.tiles = (p.k_tiles - v.slice + p.slices - 1) / p.slices;
-    v.first = at * each + min(at, more);
-    v.last = v.first + each + (at < more);
+    v.tiles = hd_td_over(p.k_tiles - v.slice + p.slices - 1, p.slices);
+    hd_td_deal(&v, units);
     return v;
 }
 
+/* A round of the walk. */
+struct hd_td_round {
+    int32_t local, unit, turn; /* counted from the walk's first; its unit; its place there */
+    int     n;                 /* tokens of the unit                                       */
+
+    __device__ __forceinline__ explicit hd_td_round(const hd_td_walk &v)
+        : local(0), unit(v.unit), turn(v.turn), n(0)
+    {
+    }
+
+    __device__ __forceinline__ void next(const hd_td_walk &v)
+    {
+        local++;
+        if (++turn < v.p.rounds) return;
+        turn = 0;
+        unit++;
+    }
+
+    __device__ __forceinline__ bool is_first_of_unit(void) const { return local == 0 || turn == 0; }
+
+    /* The place of what is kept for it, and whether that has been passed an odd number of times. */
+    template <int kept> __device__ __forceinline__ int buffer(void) const { return local % kept; }
+    template <int kept> __device__ __forceinline__ uint32_t parity(void) const
+    {
+        return (uint32_t)(local / kept) & 1;
+    }
+};
+
 /* The ring's barriers are made by the warp that fills it, so that copies may begin at once.  Sums
  * of warps are announced; what other blocks send is counted as bytes. */
+template <typename shape>
 static __device__ __forceinline__ void hd_td_make_barriers(hd_td_head *h, const hd_td_plan &p)
 {
-    int const at = (int)threadIdx.x - HD_TD_WARPS * 32;
+    int const at = (int)threadIdx.x - shape::warps * 32;
     if (at >= 0 && at < 32 && at < p.stages) {
         hd_barrier_init(&h->full[at], 1);
-        hd_barrier_init(&h->empty[at], HD_TD_WARPS);
+        hd_barrier_init(&h->empty[at], shape::warps);
     }
     if ((int)threadIdx.x < HD_TD_ROUNDS) {
-        hd_barrier_init(&h->noted[threadIdx.x], HD_TD_WARPS);
-        hd_barrier_init(&h->taken[threadIdx.x], HD_TD_ADDERS);
+        hd_barrier_init(&h->noted[threadIdx.x], shape::warps);
+        hd_barrier_init(&h->taken[threadIdx.x], shape::adders);
         hd_barrier_init(&h->sent[threadIdx.x], 1);
-        hd_barrier_init(&h->freed[threadIdx.x], (uint32_t)(HD_TD_ADDERS * p.cluster));
+        hd_barrier_init(&h->freed[threadIdx.x], (uint32_t)(shape::adders * p.cluster));
     }
     if (threadIdx.x == 32) h->zero = make_uint4(0, 0, 0, 0);
     hd_barrier_publish();
@@ -166,18 +232,18 @@ static __device__ __forceinline__ void hd_td_make_barriers(hd_td_head *h, const 
 enum hd_td_team { HD_TD_MULTIPLIES, HD_TD_ADDS };
 
 /* Waits for all warps of the own team. */
-static __device__ __forceinline__ void hd_td_sync(hd_td_team team)
+template <typename shape> static __device__ __forceinline__ void hd_td_sync(hd_td_team team)
 {
     if (team == HD_TD_MULTIPLIES)
-        asm volatile("bar.sync 1, %0;" ::"n"(HD_TD_WARPS * 32) : "memory");
+        asm volatile("bar.sync 1, %0;" ::"n"(shape::warps * 32) : "memory");
     else
-        asm volatile("bar.sync 3, %0;" ::"n"(HD_TD_ADDERS * 32) : "memory");
+        asm volatile("bar.sync 3, %0;" ::"n"(shape::adders * 32) : "memory");
 }
 
 /* True for one warp of the team. */
-static __device__ __forceinline__ bool hd_td_leads(hd_td_team team)
+template <typename shape> static __device__ __forceinline__ bool hd_td_leads(hd_td_team team)
 {
-    return threadIdx.x / 32 == (team == HD_TD_MULTIPLIES ? 0 : HD_TD_WARPS + 1);
+    return threadIdx.x / 32 == (team == HD_TD_MULTIPLIES ? 0 : shape::warps + 1);
 }
 
 #endif

@@ -40,21 +40,24 @@ static __device__ __forceinline__ int32_t hd_td_octet_of(const hd_td_plan &p, in
     return o / 8 * p.slices * (HD_TILES_COLS / 8) + o % 8;
 }
 
-#define HD_TD_OCTETS                                                             \
-    2 /* of a slice that a lane keeps: all of them, up to 8,192 columns of a row \
-       */
+/* Octets of a slice that a lane keeps: all of them, up to 8,192 columns of a row. */
+template <typename shape> static __device__ constexpr int hd_td_octets(void)
+{
+    return 32 / shape::warps;
+}
 
 /* Splits the warp's slice of tokens q, q + groups, ..: `at_once` of them, whose loads are under way
  * together; a load takes a microsecond while the weights come.  Columns of tokens that the unit
  * lacks hold anything: no other column sees them. */
-template <int format, int at_once, typename source>
+template <int format, typename shape, int at_once, typename source>
 static __device__ __forceinline__ void hd_td_split_some(const source &units, const hd_td_walk &v,
                                                         int32_t unit, int q, int n)
 {
-    int const    lane = (int)threadIdx.x % 32, octets = v.tiles * 8;
-    const float *row[at_once];
-    float        amax[at_once], kept[at_once][HD_TD_OCTETS][8];
-    bool         aligned = true;
+    constexpr int own_octets = hd_td_octets<shape>();
+    int const     lane = (int)threadIdx.x % 32, octets = v.tiles * 8;
+    const float  *row[at_once];
+    float         amax[at_once], kept[at_once][own_octets][8];
+    bool          aligned = true;
 #pragma unroll
     for (int i = 0; i < at_once; i++) {
         int const token = q + i * v.p.groups;
@@ -64,7 +67,7 @@ static __device__ __forceinline__ void hd_td_split_some(const source &units, con
         amax[i] = 0;
     }
 #pragma unroll
-    for (int j = 0; j < HD_TD_OCTETS; j++)
+    for (int j = 0; j < own_octets; j++)
 #pragma unroll
         for (int i = 0; i < at_once; i++)
             hd_read_eight(row[i], hd_td_octet_of(v.p, min(lane + 32 * j, octets - 1)), aligned,
@@ -72,9 +75,9 @@ static __device__ __forceinline__ void hd_td_split_some(const source &units, con
 #pragma unroll
     for (int i = 0; i < at_once; i++)
 #pragma unroll
-        for (int j = 0; j < HD_TD_OCTETS; j++) amax[i] = hd_td_largest(kept[i][j], amax[i]);
+        for (int j = 0; j < own_octets; j++) amax[i] = hd_td_largest(kept[i][j], amax[i]);
 #pragma unroll 1
-    for (int o = lane + 32 * HD_TD_OCTETS; o < octets; o += 32)
+    for (int o = lane + 32 * own_octets; o < octets; o += 32)
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
             float e[8];
@@ -87,14 +90,14 @@ static __device__ __forceinline__ void hd_td_split_some(const source &units, con
         if (token >= n) continue;
         float const  own = hd_row_unit(hd_warp_max(amax[i])), inverse = 1.0f / own;
         uint4 *const to = v.s.x + v.own * 16 * v.p.tokens + token * 8;
-        if (lane == 0) v.s.head->units[v.slice][token] = own;
+        if (lane == 0) v.s.head->units[v.own][token] = own;
 #pragma unroll
-        for (int j = 0; j < HD_TD_OCTETS; j++)
+        for (int j = 0; j < own_octets; j++)
             if (lane + 32 * j < octets)
                 hd_td_split_eight(kept[i][j], inverse,
                                   to + hd_td_octet<format>(v.p, lane + 32 * j));
 #pragma unroll 1
-        for (int o = lane + 32 * HD_TD_OCTETS; o < octets; o += 32) {
+        for (int o = lane + 32 * own_octets; o < octets; o += 32) {
             float e[8];
             hd_read_eight(row[i], hd_td_octet_of(v.p, o), aligned, e);
             hd_td_split_eight(e, inverse, to + hd_td_octet<format>(v.p, o));
@@ -103,106 +106,173 @@ static __device__ __forceinline__ void hd_td_split_some(const source &units, con
 }
 
 /* The n activations of the unit to shared memory: the warps of a slice share its tokens. */
-template <int format, typename source>
+template <int format, typename shape, typename source>
 static __device__ __forceinline__ void hd_td_split(const source &units, const hd_td_walk &v,
                                                    int32_t unit, int n)
 {
     if (n <= v.p.groups) {
-        if (v.group < n) hd_td_split_some<format, 1>(units, v, unit, v.group, n);
+        if (v.group < n) hd_td_split_some<format, shape, 1>(units, v, unit, v.group, n);
         return;
     }
-    for (int q = v.group; q < n; q += 2 * v.p.groups)
-        hd_td_split_some<format, 2>(units, v, unit, q, n);
+    if constexpr (!shape::is_one)
+        for (int q = v.group; q < n; q += 2 * v.p.groups)
+            hd_td_split_some<format, shape, 2>(units, v, unit, q, n);
 }
 
 /* ---- as codes ---- */
 
-/* Codes 2 p and 2 p + 1 of a word, 2^-14 times their value, as f16. */
-static __device__ __forceinline__ uint32_t hd_td_code_pair(uint32_t word, int p)
+/* Bytes of a and b, each named by four bits, whose highest asks for eight times the byte's sign. */
+static __device__ __forceinline__ uint32_t hd_td_look_up(uint32_t a, uint32_t b, uint32_t which)
 {
-    uint32_t const both = word >> (8 * p), apart = (both & 0xFu) | (both & 0xF0u) << 12;
-    return (apart & 0x00070007u) << 9 | (apart & 0x00080008u) << 12;
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(which));
+    return out;
 }
 
-/* Eight codes times their block's scale: multiples of 2^-24, so exact. */
-static __device__ __forceinline__ uint4 hd_td_decode_eight(uint32_t word, uint8_t sf)
+/* The upper bytes of four codes as f16, whose lower ones are zero: a table of magnitudes with the
+ * sign set, which is taken away where a code has none.
+ * magnitudes  the codes without their signs */
+static __device__ __forceinline__ uint32_t hd_td_upper_bytes(uint32_t codes, uint32_t magnitudes)
+{
+    uint32_t const negative = hd_td_look_up(0xBEBCB880u, 0xC6C4C2C0u, magnitudes);
+    return negative - 2 * hd_td_look_up(0x40404040u, 0x40404040u, codes);
+}
+
+/* Eight codes times their block's scale, twice in a register: exact. */
+static __device__ __forceinline__ uint4 hd_td_decode_eight(uint32_t word, uint32_t scale)
+{
+    uint32_t const magnitudes = word & 0x77777777u;
+    uint32_t const first = hd_td_upper_bytes(word, magnitudes);
+    uint32_t const second = hd_td_upper_bytes(word >> 16, magnitudes >> 16);
+    return {hd_multiply_pair(__byte_perm(first, 0, 0x1404), scale),
+            hd_multiply_pair(__byte_perm(first, 0, 0x3424), scale),
+            hd_multiply_pair(__byte_perm(second, 0, 0x1404), scale),
+            hd_multiply_pair(__byte_perm(second, 0, 0x3424), scale)};
+}
+
+/* Half a tile's codes of a row, 32 of them, and the scales of their two blocks. */
+struct hd_td_coded {
+    uint4    words;
+    uint32_t scales;
+};
+
+static __device__ __forceinline__ uint32_t hd_td_read_word(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* half  counted from the row's first on */
+static __device__ __forceinline__ hd_td_coded hd_td_read_coded(const uint8_t *codes,
+                                                               const uint8_t *sf, int32_t half,
+                                                               bool aligned)
+{
+    codes += half * 16;
+    sf += half * 2;
+    if (aligned) return {*(const uint4 *)codes, *(const uint16_t *)sf};
+    return {{hd_td_read_word(codes), hd_td_read_word(codes + 4), hd_td_read_word(codes + 8),
+             hd_td_read_word(codes + 12)},
+            sf[0] | (uint32_t)sf[1] << 8};
+}
+
+/* Which half of which tile of a slice, of which of the warp's tokens, a lane decodes. */
+struct hd_td_place_of_half {
+    int half, tile, token;
+
+    /* Eight lanes that store together meet no bank twice: two halves of two tokens, and some begin
+     * with the second block. */
+    __device__ __forceinline__ hd_td_place_of_half(const hd_td_walk &v, int i)
+        : half(i % 2), tile(i / 4 % v.tiles),
+          token(2 * (v.group + i / 4 / v.tiles * v.p.groups) + i / 2 % 2)
+    {
+    }
+};
+
+/* Stores a decoded half of a tile.  Blocks are quads' q, their octets' h what is `apart`. */
+static __device__ __forceinline__ void hd_td_store_half(uint4 *to, int apart, hd_td_coded c,
+                                                        bool is_second_first)
 {
     uint32_t scale[2];
-    hd_td_scales(sf, scale);
-    return {hd_multiply_pair(hd_td_code_pair(word, 0), scale[0]),
-            hd_multiply_pair(hd_td_code_pair(word, 1), scale[0]),
-            hd_multiply_pair(hd_td_code_pair(word, 2), scale[0]),
-            hd_multiply_pair(hd_td_code_pair(word, 3), scale[0])};
-}
-
-/* Word o of codes that need not be aligned. */
-static __device__ __forceinline__ uint32_t hd_td_read_word(const uint8_t *codes, int32_t o)
-{
-    if (((uintptr_t)codes & 3) == 0) return ((const uint32_t *)codes)[o];
-    codes += 4 * o;
-    return codes[0] | (uint32_t)codes[1] << 8 | (uint32_t)codes[2] << 16 | (uint32_t)codes[3] << 24;
-}
-
-/* Decodes the warp's slice of tokens q, q + groups, ..: `at_once` of them, whose loads are under
- * way together. */
-template <int format, int at_once, typename source>
-static __device__ __forceinline__ void hd_td_decode_some(const source &units, const hd_td_walk &v,
-                                                         int32_t unit, int q, int n)
-{
-    int const      lane = (int)threadIdx.x % 32, octets = v.tiles * 8;
-    const uint8_t *codes[at_once], *sf[at_once];
-    float          scale[at_once];
-#pragma unroll
-    for (int i = 0; i < at_once; i++) {
-        int const     token = q + i * v.p.groups;
-        int64_t const row = units.row(unit, token < n ? token : 0), from = row * units.args().k;
-        codes[i] = units.args().x_codes + from / 2;
-        sf[i] = units.args().x_sf + from / 16;
-        scale[i] = units.args().x_scale[units.x_scale(row)];
+    uint4    w = c.words;
+    hd_td_scales(c.scales, scale);
+    if (is_second_first) {
+        w = make_uint4(w.z, w.w, w.x, w.y);
+        uint32_t const first = scale[0];
+        scale[0] = scale[1];
+        scale[1] = first;
     }
-    for (int o = lane; o < octets; o += 32) {
-        int32_t const at = hd_td_octet_of(v.p, o) + v.slice * (HD_TILES_COLS / 8);
-        uint32_t      word[at_once];
-        uint8_t       s[at_once];
-#pragma unroll
-        for (int i = 0; i < at_once; i++) {
-            word[i] = hd_td_read_word(codes[i], at);
-            s[i] = sf[i][at / 2];
-        }
-#pragma unroll
-        for (int i = 0; i < at_once; i++) {
-            int const token = q + i * v.p.groups;
-            if (token < n)
-                v.s.x[(v.own * 2 * v.p.tokens + token) * 4 + hd_td_octet<format>(v.p, o)] =
-                    hd_td_decode_eight(word[i], s[i]);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < at_once; i++)
-        if (lane == 0 && q + i * v.p.groups < n)
-            v.s.head->units[v.slice][q + i * v.p.groups] = scale[i];
+    to += is_second_first;
+    to[0] = hd_td_decode_eight(w.x, scale[0]);
+    to[apart] = hd_td_decode_eight(w.y, scale[0]);
+    to += is_second_first ? -1 : 1;
+    to[0] = hd_td_decode_eight(w.z, scale[1]);
+    to[apart] = hd_td_decode_eight(w.w, scale[1]);
 }
 
-template <int format, typename source>
+#define HD_TD_HALVES 4 /* of a lane whose loads are under way together */
+
+/* Decodes the warp's slice of its share of the unit's tokens: every `groups`-th pair. */
+template <typename source>
 static __device__ __forceinline__ void hd_td_decode(const source &units, const hd_td_walk &v,
                                                     int32_t unit, int n)
 {
-    if (n <= v.p.groups) {
-        if (v.group < n) hd_td_decode_some<format, 1>(units, v, unit, v.group, n);
-        return;
+    const auto &a = units.args();
+    int const   lane = (int)threadIdx.x % 32, columns = 4 * v.p.tokens;
+    int const   pairs = ((n + 1) / 2 - v.group + v.p.groups - 1) / v.p.groups;
+    int const   all = max(pairs, 0) * v.tiles * 4;
+    bool const  aligned = hd_is_aligned(a.x_codes) && ((uintptr_t)a.x_sf & 1) == 0;
+    float       scale = 0;
+    if (lane < n && v.group == 0) scale = a.x_scale[units.x_scale(unit, lane)];
+    for (int first = lane; first < all; first += 32 * HD_TD_HALVES) {
+        hd_td_coded c[HD_TD_HALVES];
+#pragma unroll
+        for (int j = 0; j < HD_TD_HALVES; j++) {
+            hd_td_place_of_half const at(v, min(first + 32 * j, all - 1));
+            int64_t const             from = units.row(unit, min(at.token, n - 1)) * a.k;
+            c[j] = hd_td_read_coded(a.x_codes + from / 2, a.x_sf + from / 16,
+                                    (v.slice + at.tile * v.p.slices) * 2 + at.half, aligned);
+        }
+#pragma unroll
+        for (int j = 0; j < HD_TD_HALVES; j++) {
+            hd_td_place_of_half const at(v, min(first + 32 * j, all - 1));
+            if (first + 32 * j < all && at.token < n)
+                hd_td_store_half(v.s.x + (at.tile * v.p.here + v.own) * 2 * columns + at.token * 4 +
+                                     at.half * 2,
+                                 columns, c[j], (lane & 4) != 0);
+        }
     }
-    for (int q = v.group; q < n; q += 4 * v.p.groups)
-        hd_td_decode_some<format, 4>(units, v, unit, q, n);
+    if (lane < n && v.group == 0) v.s.head->units[v.own][lane] = scale;
+}
+
+/* The same for one token: a lane has a half of a tile, of up to 16 at once. */
+template <typename source>
+static __device__ __forceinline__ void hd_td_decode_one(const source &units, const hd_td_walk &v,
+                                                        int32_t unit)
+{
+    const auto   &a = units.args();
+    int const     lane = (int)threadIdx.x % 32;
+    int64_t const from = units.row(unit, 0) * a.k;
+    bool const    aligned = hd_is_aligned(a.x_codes) && ((uintptr_t)a.x_sf & 1) == 0;
+    if (v.group > 0) return;
+    float const scale = a.x_scale[units.x_scale(unit, 0)];
+    for (int i = lane; i < 2 * v.tiles; i += 32) {
+        int const         tile = i / 2, half = i % 2;
+        hd_td_coded const c = hd_td_read_coded(a.x_codes + from / 2, a.x_sf + from / 16,
+                                               (v.slice + tile * v.p.slices) * 2 + half, aligned);
+        hd_td_store_half(v.s.x + (tile * v.p.here + v.own) * 8 + half * 2, 4, c, (lane & 2) != 0);
+    }
+    if (lane == 0) v.s.head->units[v.own][0] = scale;
 }
 
 template <int format, typename shape, typename source>
 static __device__ __forceinline__ void hd_td_put_x(const source &units, const hd_td_walk &v,
                                                    int32_t unit, int n)
 {
-    if constexpr (shape::planes == 1)
-        hd_td_decode<format>(units, v, unit, n);
+    if constexpr (shape::planes == 1 && shape::is_one)
+        hd_td_decode_one(units, v, unit);
+    else if constexpr (shape::planes == 1)
+        hd_td_decode(units, v, unit, n);
     else
-        hd_td_split<format>(units, v, unit, n);
+        hd_td_split<format, shape>(units, v, unit, n);
 }
 
 #endif
