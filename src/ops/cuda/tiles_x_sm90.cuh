@@ -40,6 +40,16 @@ static __device__ __forceinline__ int32_t hd_td_octet_of(const hd_td_plan &p, in
     return o / 8 * p.slices * (HD_TILES_COLS / 8) + o % 8;
 }
 
+/* What the elements of a slice are divided by.  Weights of NVFP4 leave room to bring the largest to
+ * 2^14, so that an element 2^29 times smaller still has all its bits, which is what counts where
+ * the large ones meet zeros; those of MXFP4 do not, because their scales reach the end of f32. */
+template <int format> static __device__ __forceinline__ float hd_td_unit(float amax)
+{
+    float const unit = hd_row_unit(amax);
+    if (!hd_td_tile<format>::is_nvfp4 || isinf(amax)) return unit;
+    return fmaxf(unit * 0x1p-14f, 0x1p-126f);
+}
+
 /* Octets of a slice that a lane keeps: all of them, up to 8,192 columns of a row. */
 template <typename shape> static __device__ constexpr int hd_td_octets(void)
 {
@@ -88,7 +98,7 @@ static __device__ __forceinline__ void hd_td_split_some(const source &units, con
     for (int i = 0; i < at_once; i++) {
         int const token = q + i * v.p.groups;
         if (token >= n) continue;
-        float const  own = hd_row_unit(hd_warp_max(amax[i])), inverse = 1.0f / own;
+        float const  own = hd_td_unit<format>(hd_warp_max(amax[i])), inverse = 1.0f / own;
         uint4 *const to = v.s.x + v.own * 16 * v.p.tokens + token * 8;
         if (lane == 0) v.s.head->units[v.own][token] = own;
 #pragma unroll
