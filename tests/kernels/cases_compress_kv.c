@@ -6,10 +6,11 @@
 static const struct {
     int32_t t, d, r, n_seq, cap;
     bool    overlap;
-} shapes[] = {{1, 128, 4, 1, 8, true}, {33, 128, 128, 1, 160, false}, {1, 512, 4, 2, 8, true},
-              {0, 16, 4, 1, 8, true},  {8, 128, 4, 3, 11, true},      {6, 128, 128, 2, 130, false},
-              {5, 32, 1, 1, 5, false}, {5, 32, 2, 2, 6, true},        {4, 64, 128, 1, 259, true},
-              {21, 40, 4, 2, 19, true}};
+} shapes[] = {
+    {1, 128, 4, 1, 8, true},  {33, 128, 128, 1, 160, false}, {1, 512, 4, 2, 8, true},
+    {0, 16, 4, 1, 8, true},   {8, 128, 4, 3, 11, true},      {6, 128, 128, 2, 130, false},
+    {5, 32, 1, 1, 5, false},  {5, 32, 2, 2, 6, true},        {4, 64, 128, 1, 259, true},
+    {21, 40, 4, 2, 19, true}, {517, 24, 4, 3, 190, true},    {515, 20, 128, 1, 643, false}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 
 static void make(const test_case *c, void *args)
