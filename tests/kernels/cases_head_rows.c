@@ -26,6 +26,13 @@ static const struct {
     {1, 64, 128, 64, 1, HADAMARD, 0, 0, 0},
     {2, 1, 1023, 1022, 1, NORM, 0, 0, 0},
     {2, 1, 1024, 64, 1, NORM | WEIGHT | HADAMARD, 0, 0, 0},
+    {33, 64, 128, 64, 1, HADAMARD, 0, 0, 0},
+    /* from here on more rows than a GPU gives a block each */
+    {257, 64, 16, 8, 1, NORM | HADAMARD, 0, 0, 0},
+    {257, 64, 132, 64, 4, NORM, 0, 0, 0},
+    {515, 9, 70, 32, 1, NORM | WEIGHT, 0, 0, 0},
+    {4100, 1, 512, 64, 1, NORM | WEIGHT | STORE, 4, 1100, 64},
+    {4100, 1, 128, 64, 4, NORM | WEIGHT | HADAMARD | STORE, 4, 300, 64},
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 /* Stored in each format. */

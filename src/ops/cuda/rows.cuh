@@ -5,7 +5,7 @@
 
 #include "kv/row.h"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/rounding.cuh"
+#include "ops/cuda/nvfp4_quads.cuh"
 #include "quant/fp4.h"
 
 /* Cache rows on the device, the bytes and values of kv/row.h.  The sizes are worked out on the
@@ -44,13 +44,19 @@ typedef struct hd_row_place {
     int64_t data, scales;
 } hd_row_place;
 
+/* Row `row` of page `page` of a sequence. */
+static __device__ __forceinline__ hd_row_place hd_place_in_page(const hd_row_map *m, int32_t seq,
+                                                                int32_t page, int32_t row)
+{
+    int64_t const begin = seq * m->seq_bytes + page * m->page_bytes;
+    return {begin + (int64_t)row * m->data_bytes,
+            begin + (int64_t)m->page * m->data_bytes + (int64_t)row * m->scale_bytes};
+}
+
 static __device__ __forceinline__ hd_row_place hd_place_row(const hd_row_map *m, int32_t seq,
                                                             int32_t row)
 {
-    int64_t const page = seq * m->seq_bytes + row / m->page * m->page_bytes;
-    int32_t const in_page = row % m->page;
-    return {page + (int64_t)in_page * m->data_bytes,
-            page + (int64_t)m->page * m->data_bytes + (int64_t)in_page * m->scale_bytes};
+    return hd_place_in_page(m, seq, row / m->page, row % m->page);
 }
 
 /* ---- codes, which in a cache may be NaN ---- */
@@ -63,18 +69,6 @@ static __device__ __forceinline__ float hd_e4m3_to_f32_cuda(uint32_t code)
 static __device__ __forceinline__ float hd_e8m0_to_f32_cuda(uint32_t code)
 {
     return code == 0xff ? __uint_as_float(0x7fc00000) : hd_e8m0_number(code);
-}
-
-static __device__ __forceinline__ uint32_t hd_e4m3_encode_cuda(double x)
-{
-    uint32_t const u = __float_as_uint((float)hd_round_e4m3(x) * 0x1p-120f);
-    return (u & 0x7fffffff) >> 20 | (u >> 24 & 0x80);
-}
-
-static __device__ __forceinline__ uint32_t hd_e2m1_encode_cuda(double x)
-{
-    uint32_t const u = __float_as_uint((float)hd_round_e2m1(x) * 0x1p-126f);
-    return (u & 0x7fffffff) >> 22 | (u >> 28 & 8);
 }
 
 /* ---- reading ---- */
@@ -172,9 +166,28 @@ static __device__ __forceinline__ float4 hd_read_row4(const hd_row_map *m, const
     return hd_decode_column(column, hd_load_column(column, pool, at));
 }
 
-/* ---- writing, by warps: each takes HD_ROW_RUN elements, which are whole blocks ---- */
+/* ---- writing, by warps: a lane has four elements, so that lanes side by side have a block ---- */
 
-#define HD_ROW_RUN 64
+/* Little-endian words to any address. */
+static __device__ __forceinline__ void hd_store_u16(uint8_t *p, uint32_t v)
+{
+    if (((uintptr_t)p & 1) == 0) {
+        *(uint16_t *)p = (uint16_t)v;
+        return;
+    }
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+static __device__ __forceinline__ void hd_store_u32(uint8_t *p, uint32_t v)
+{
+    if (((uintptr_t)p & 3) == 0) {
+        *(uint32_t *)p = v;
+        return;
+    }
+    hd_store_u16(p, v);
+    hd_store_u16(p + 2, v >> 16);
+}
 
 /* Scales of a row, padding apart. */
 static __device__ __forceinline__ int32_t hd_row_blocks(const hd_row_map *m)
@@ -184,96 +197,120 @@ static __device__ __forceinline__ int32_t hd_row_blocks(const hd_row_map *m)
                                                    : HD_MXFP4_BLOCK);
 }
 
-static __device__ __forceinline__ void hd_store_u16(uint8_t *p, uint32_t v)
+/* The largest magnitude among four elements of each of `lanes` lanes side by side, as bits. */
+template <int lanes> static __device__ __forceinline__ uint32_t hd_largest_bits(float4 v)
 {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
+    uint32_t bits = max(max(hd_magnitude_bits(v.x), hd_magnitude_bits(v.y)),
+                        max(hd_magnitude_bits(v.z), hd_magnitude_bits(v.w)));
+#pragma unroll
+    for (int o = 1; o < lanes; o *= 2) bits = max(bits, __shfl_xor_sync(0xffffffffu, bits, o));
+    return bits;
 }
 
-/* The code of a lane's element joined with its neighbour's: even lanes store the byte. */
-static __device__ __forceinline__ void hd_store_codes(uint8_t *codes, int32_t c, uint32_t code,
-                                                      bool is_in)
+/* 2^(127 - code). */
+static __device__ __forceinline__ float hd_inverse_e8m0(uint32_t code)
 {
-    uint32_t const high = __shfl_down_sync(0xffffffffu, code, 1);
-    if (is_in && (c & 1) == 0) codes[c / 2] = (uint8_t)(code | high << 4);
+    return __uint_as_float((254 - code) << 23);
 }
 
-/* E4M3 codes of elements c and c + 32, which share a scale with the rest of the run. */
-static __device__ __forceinline__ void hd_write_fp8(const float *x, int32_t c, uint8_t *data,
-                                                    uint8_t *scales)
+static __device__ __forceinline__ float4 hd_times4(float4 v, float by)
 {
-    uint32_t const bits =
-        hd_warp_max_bits(max(hd_magnitude_bits(x[c]), hd_magnitude_bits(x[c + 32])));
-    bool const   is_finite = bits < HD_NOT_FINITE;
-    double const amax = fmax((double)__uint_as_float(bits), 1e-4);
-    double const s = is_finite ? hd_pow2_ceil_cuda(amax / 448.0) : 1.0, inverse = 1.0 / s;
-    data[c] = is_finite ? (uint8_t)hd_e4m3_encode_cuda(x[c] * inverse) : 0x7f;
-    data[c + 32] = is_finite ? (uint8_t)hd_e4m3_encode_cuda(x[c + 32] * inverse) : 0x7f;
-    if (c % HD_ROW_FP8_BLOCK == 0)
-        scales[c / HD_ROW_FP8_BLOCK] =
-            is_finite ? (uint8_t)(hd_exponent_of(s) + 127) : (uint8_t)0xff;
+    return {v.x * by, v.y * by, v.z * by, v.w * by};
 }
 
-/* One element of 32, in blocks of 16; lanes that are not `is_in` only take part. */
-static __device__ __forceinline__ void hd_write_nvfp4(float x, int32_t c, bool is_in, uint8_t *data,
-                                                      uint8_t *scales)
+/* The code of a block's scale, and four elements as they are stored. */
+typedef struct hd_row_codes {
+    uint32_t scale, codes;
+} hd_row_codes;
+
+/* The scale is the smallest power of two that is at least amax / 448: amax is m * 2^e, 448 is 1.75
+ * * 2^8, so its exponent is e - 8, and one more where m is above 1.75.  Its inverse is a power of
+ * two as well, so products with it are exact but for what has code 0 anyhow. */
+static __device__ __forceinline__ hd_row_codes hd_encode_fp8(float4 v)
 {
-    uint32_t bits = hd_magnitude_bits(x);
-    for (int o = 8; o > 0; o >>= 1) bits = max(bits, __shfl_xor_sync(0xffffffffu, bits, o));
-    bool const     is_finite = bits < HD_NOT_FINITE;
-    uint32_t const scale =
-        is_finite ? hd_e4m3_encode_cuda((double)__uint_as_float(bits) / 6.0) : 0x7f;
-    double const s = (double)hd_e4m3_to_f32_cuda(scale);
-    hd_store_codes(data, c, s > 0 ? hd_e2m1_encode_cuda(x / s) : 0, is_in);
-    if (is_in && c % HD_NVFP4_BLOCK == 0) scales[c / HD_NVFP4_BLOCK] = (uint8_t)scale;
+    uint32_t const bits = hd_largest_bits<HD_ROW_FP8_BLOCK / 4>(v);
+    uint32_t const scale = ((max(bits, __float_as_uint(1e-4f)) + 0x1fffff) >> 23) - 8;
+    float4 const   x = hd_times4(v, hd_inverse_e8m0(scale));
+    if (bits >= HD_NOT_FINITE) return {0xff, 0x7f7f7f7f};
+    return {scale, hd_e4m3_codes(x.y, x.x) | hd_e4m3_codes(x.w, x.z) << 16};
 }
 
-/* One element of a block of 32. */
-static __device__ __forceinline__ void hd_write_mxfp4(float x, int32_t c, uint8_t *data,
-                                                      uint8_t *scales)
+/* Likewise, 6 being 1.5 * 2^2; 1 for zeros, 2^-127 at the least. */
+static __device__ __forceinline__ hd_row_codes hd_encode_mxfp4(float4 v)
 {
-    uint32_t const bits = hd_warp_max_bits(hd_magnitude_bits(x));
-    bool const     is_finite = bits < HD_NOT_FINITE;
-    double const   wanted = bits ? hd_pow2_ceil_cuda((double)__uint_as_float(bits) / 6.0) : 1.0;
-    double const   s = fmax(wanted, 0x1p-127);
-    hd_store_codes(data, c, is_finite ? hd_e2m1_encode_cuda(x / s) : 0, true);
-    if (c % HD_MXFP4_BLOCK == 0)
-        scales[c / HD_MXFP4_BLOCK] = is_finite ? (uint8_t)(hd_exponent_of(s) + 127) : (uint8_t)0xff;
+    hd_code_borders const borders = {{0.75f, 1.75f, 3.5f}, {0.25f, 1.25f, 2.5f, 5.0f}};
+    uint32_t const        bits = hd_largest_bits<HD_MXFP4_BLOCK / 4>(v);
+    uint32_t const        above = (bits + 0x3fffff) >> 23;
+    uint32_t const        scale = bits == 0 ? 127 : above < 2 ? 0 : above - 2;
+    float4 const          x = hd_times4(v, hd_inverse_e8m0(scale));
+    if (bits >= HD_NOT_FINITE) return {0xff, 0};
+    return {scale, hd_find_code(x.x, borders) | hd_find_code(x.y, borders) << 4 |
+                       hd_find_code(x.z, borders) << 8 | hd_find_code(x.w, borders) << 12};
 }
 
-/* Element c behind the coded ones. */
-static __device__ __forceinline__ void hd_write_plain(const hd_row_map *m, float x, int32_t c,
-                                                      uint8_t *data)
+static __device__ __forceinline__ hd_row_codes hd_encode_nvfp4(float4 v)
 {
-    int64_t const i = c - m->coded;
-    if (m->format == HD_ROW_F32)
-        *(float *)(data + 4 * i) = x;
+    hd_quad const q = hd_round_quad(v, hd_nvfp4_global_of(1));
+    return {q.sf, q.codes};
+}
+
+/* Four elements of a format with codes; `is_in` is false behind the coded ones. */
+static __device__ __forceinline__ void hd_write_codes4(const hd_row_map *m, float4 v, int32_t c,
+                                                       bool is_in, uint8_t *data, uint8_t *scales)
+{
+    bool const         is_fp8 = m->format == HD_ROW_FP8, is_nvfp4 = m->format == HD_ROW_NVFP4;
+    hd_row_codes const x = is_fp8     ? hd_encode_fp8(v)
+                           : is_nvfp4 ? hd_encode_nvfp4(v)
+                                      : hd_encode_mxfp4(v);
+    int32_t const block = is_fp8 ? HD_ROW_FP8_BLOCK : is_nvfp4 ? HD_NVFP4_BLOCK : HD_MXFP4_BLOCK;
+    if (!is_in) return;
+    if (is_fp8)
+        hd_store_u32(data + c, x.codes);
     else
-        hd_store_u16(data + m->plain_at + 2 * i, hd_f32_to_bf16_cuda(x));
+        hd_store_u16(data + c / 2, x.codes);
+    if (c % block == 0) scales[c / block] = (uint8_t)x.scale;
 }
 
-/* Run `run` of the row x, by a warp; the first also clears the padding of the scales. */
-static __device__ __forceinline__ void
-hd_write_row_run(const hd_row_map *m, uint8_t *pool, hd_row_place at, const float *x, int32_t run)
+/* Elements c .. c + 3, of which n exist, behind the coded ones. */
+static __device__ __forceinline__ void hd_write_plain4(const hd_row_map *m, float4 v, int32_t c,
+                                                       int32_t n, uint8_t *data)
 {
-    uint8_t *const data = pool + at.data, *const scales = pool + at.scales;
-    int32_t const lane = (int32_t)threadIdx.x % 32, first = run * HD_ROW_RUN;
-    if (run == 0)
-        for (int32_t i = lane; i < m->scale_bytes; i += 32)
-            if (i >= hd_row_blocks(m)) scales[i] = 0;
-    if (m->format == HD_ROW_FP8 && first < m->coded) {
-        hd_write_fp8(x, first + lane, data, scales);
+    int32_t const i = c - m->coded;
+    if (m->format == HD_ROW_F32) {
+        hd_store4((float *)data + i, v, n, n > 3 && ((uintptr_t)((float *)data + i) & 15) == 0);
         return;
     }
-    for (int32_t base = first; base < first + HD_ROW_RUN && base < m->d; base += 32) {
-        int32_t const c = base + lane;
-        float const   v = c < m->d ? x[c] : 0;
-        if (base < m->coded && m->format == HD_ROW_NVFP4)
-            hd_write_nvfp4(c < m->coded ? v : 0, c, c < m->coded, data, scales);
-        else if (base < m->coded)
-            hd_write_mxfp4(v, c, data, scales);
-        if (c >= m->coded && c < m->d) hd_write_plain(m, v, c, data);
-    }
+    uint8_t *const to = data + m->plain_at + 2 * i;
+    uint32_t const low = hd_f32_to_bf16_cuda(v.x) | (uint32_t)hd_f32_to_bf16_cuda(v.y) << 16;
+    uint32_t const high = hd_f32_to_bf16_cuda(v.z) | (uint32_t)hd_f32_to_bf16_cuda(v.w) << 16;
+    if (n > 1)
+        hd_store_u32(to, low);
+    else
+        hd_store_u16(to, low);
+    if (n > 3)
+        hd_store_u32(to + 4, high);
+    else if (n > 2)
+        hd_store_u16(to + 4, high);
+}
+
+/* Elements c .. c + 3 of the row that begins at `at`, zeros behind its end; lanes side by side have
+ * runs side by side, and all lanes of the warp call. */
+static __device__ __forceinline__ void hd_write_row4(const hd_row_map *m, uint8_t *pool,
+                                                     hd_row_place at, float4 v, int32_t c)
+{
+    uint8_t *const data = pool + at.data;
+    bool const     is_coded = c < m->coded;
+    if (m->coded > 0)
+        hd_write_codes4(m, is_coded ? v : float4{0, 0, 0, 0}, c, is_coded, data, pool + at.scales);
+    if (!is_coded && c < m->d) hd_write_plain4(m, v, c, m->d - c, data);
+}
+
+/* What fills up a row's scales, by a warp. */
+static __device__ __forceinline__ void hd_write_row_pad(const hd_row_map *m, uint8_t *pool,
+                                                        hd_row_place at)
+{
+    int32_t const i = hd_row_blocks(m) + (int32_t)threadIdx.x % 32;
+    if (i < m->scale_bytes) pool[at.scales + i] = 0;
 }
 
 #endif
