@@ -80,10 +80,11 @@ const hd_cases hd_cases_quant_mxfp4 = {.n = 7 + 24,
 static const struct {
     int32_t t, s, k, e;
     bool    has_ids;
-} nvfp4[] = {{1, 4, 256, 16, true}, {33, 4, 256, 16, true}, {1, 6, 4096, 8, true},
-             {0, 2, 32, 4, true},   {3, 1, 128, 1, false},  {2, 3, 16, 3, true},
-             {5, 1, 48, 2, false},  {4, 2, 80, 5, true},    {2, 1, 1040, 1, false},
-             {3, 2, 2048, 4, true}, {2, 1, 2544, 1, false}};
+} nvfp4[] = {{1, 4, 256, 16, true},     {33, 4, 256, 16, true}, {1, 6, 4096, 8, true},
+             {0, 2, 32, 4, true},       {3, 1, 128, 1, false},  {2, 3, 16, 3, true},
+             {5, 1, 48, 2, false},      {4, 2, 80, 5, true},    {2, 1, 1040, 1, false},
+             {3, 2, 2048, 4, true},     {2, 1, 2544, 1, false}, {520, 4, 48, 16, true},
+             {172, 12, 2064, 16, true}, {515, 1, 80, 2, false}};
 #define N_NVFP4 (int32_t)(sizeof nvfp4 / sizeof nvfp4[0])
 
 static void make_nvfp4(const test_case *c, void *args)

@@ -132,10 +132,10 @@ static __device__ __forceinline__ uint32_t hd_block_magnitude(float4 v)
     return max(pair, __shfl_xor_sync(0xffffffffu, pair, 2));
 }
 
-/* Every lane of the warp calls, also one that has no elements: it brings zeros. */
-static __device__ __forceinline__ hd_quad hd_round_quad(float4 v, const hd_nvfp4_global &scale)
+/* `bits` is what hd_block_magnitude finds. */
+static __device__ __forceinline__ hd_quad hd_round_quad_of(float4 v, uint32_t bits,
+                                                           const hd_nvfp4_global &scale)
 {
-    uint32_t const bits = hd_block_magnitude(v);
     if (bits >= HD_NOT_FINITE) return {v, 0, HD_E4M3_NAN, false};
     hd_block_scale const  s = hd_find_block_scale(__uint_as_float(bits), scale);
     float const           sb = hd_e4m3_number(s.code);
@@ -148,6 +148,12 @@ static __device__ __forceinline__ hd_quad hd_round_quad(float4 v, const hd_nvfp4
             x | y << 4 | z << 8 | w << 12,
             s.code,
             s.is_saturated};
+}
+
+/* Every lane of the warp calls, also one that has no elements: it brings zeros. */
+static __device__ __forceinline__ hd_quad hd_round_quad(float4 v, const hd_nvfp4_global &scale)
+{
+    return hd_round_quad_of(v, hd_block_magnitude(v), scale);
 }
 
 /* Where rounded rows go; codes and sf are NULL where nobody asked for them. */
