@@ -9,8 +9,8 @@
 /* The four ops on residual streams share their shapes. */
 static const struct {
     int32_t t, m, d;
-} shapes[] = {{1, 4, 256}, {33, 4, 256}, {1, 4, 4096}, {0, 4, 16},   {3, 1, 64},
-              {2, 8, 100}, {5, 2, 48},   {4, 3, 7},    {150, 4, 64}, {2, 4, 4160}};
+} shapes[] = {{1, 4, 256}, {33, 4, 256}, {1, 4, 4096}, {0, 4, 16},    {3, 1, 64},   {2, 8, 100},
+              {5, 2, 48},  {4, 3, 7},    {150, 4, 64}, {70, 4, 4160}, {4500, 4, 64}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_CASES  (N_SHAPES + 33)
 
