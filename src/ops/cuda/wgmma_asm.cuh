@@ -4,7 +4,7 @@
 #include "async_copy.cuh"
 
 /* wgmma, the product of a warpgroup: 64 rows of A in registers, columns of B in shared memory,
- * 16 of k; bf16 to f32.  Only for sm_90a. */
+ * 16 of k; bf16 or f16 to f32.  Only for sm_90a. */
 
 /* Orders the registers of a product behind what wrote them. */
 static __device__ __forceinline__ void hd_wgmma_fence(void)
@@ -87,6 +87,53 @@ static __device__ __forceinline__ void hd_wgmma_128(float (&c)[64], const uint32
         HD_WGMMA_128("f16");
     else
         HD_WGMMA_128("bf16");
+}
+
+/* The same with f16; where it is no sum, c need not hold anything yet. */
+#define HD_FOUR_OUT(c, i) "=f"(c[i]), "=f"(c[i + 1]), "=f"(c[i + 2]), "=f"(c[i + 3])
+#define HD_SIXTEEN_OUT(c, i) \
+    HD_FOUR_OUT(c, i), HD_FOUR_OUT(c, i + 4), HD_FOUR_OUT(c, i + 8), HD_FOUR_OUT(c, i + 12)
+#define HD_WGMMA_64_F16(is_sum, ...)                                    \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" \
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"                             \
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"                       \
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"                     \
+                 "%24,%25,%26,%27,%28,%29,%30,%31"                      \
+                 "}, {%32,%33,%34,%35}, %36, %37, 1, 1, 0;"             \
+                 : __VA_ARGS__                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(is_sum))
+#define HD_WGMMA_128_F16(is_sum, ...)                                    \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" \
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"                              \
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"                        \
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"                      \
+                 "%24,%25,%26,%27,%28,%29,%30,%31,"                      \
+                 "%32,%33,%34,%35,%36,%37,%38,%39,"                      \
+                 "%40,%41,%42,%43,%44,%45,%46,%47,"                      \
+                 "%48,%49,%50,%51,%52,%53,%54,%55,"                      \
+                 "%56,%57,%58,%59,%60,%61,%62,%63"                       \
+                 "}, {%64,%65,%66,%67}, %68, %69, 1, 1, 0;"              \
+                 : __VA_ARGS__                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(is_sum))
+
+template <bool is_sum>
+static __device__ __forceinline__ void hd_wgmma_f16(float (&c)[32], const uint32_t a[4], uint64_t b)
+{
+    if constexpr (is_sum)
+        HD_WGMMA_64_F16(1, HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16));
+    else
+        HD_WGMMA_64_F16(0, HD_SIXTEEN_OUT(c, 0), HD_SIXTEEN_OUT(c, 16));
+}
+
+template <bool is_sum>
+static __device__ __forceinline__ void hd_wgmma_f16(float (&c)[64], const uint32_t a[4], uint64_t b)
+{
+    if constexpr (is_sum)
+        HD_WGMMA_128_F16(1, HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32),
+                         HD_SIXTEEN(c, 48));
+    else
+        HD_WGMMA_128_F16(0, HD_SIXTEEN_OUT(c, 0), HD_SIXTEEN_OUT(c, 16), HD_SIXTEEN_OUT(c, 32),
+                         HD_SIXTEEN_OUT(c, 48));
 }
 
 #endif
