@@ -54,7 +54,7 @@ make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
 
 # Kernels that may store to a thread's own memory: arrays that are indexed at run time, or registers put aside.
 may_store="
-    attn_sparse_cuda attn_sparse_sm90 gemm_bf16_wgmma gemm_fp8_sm90 gemm_mxfp4_tiles_many_wgmma
+    attn_sparse_cuda attn_sparse_sm90 gemm_bf16_wgmma gemm_mxfp4_tiles_many_wgmma
     gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_many_wgmma gemm_nvfp4_tiles_sm90
     grouped_gemm_bf16_cuda grouped_gemm_bf16_wgmma grouped_gemm_f32_cuda grouped_gemm_fp8_cuda
     grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_cuda grouped_gemm_mxfp4_tiles_many_wgmma

@@ -3,12 +3,13 @@
 
 #include "async_copy.cuh"
 #include "f16_planes.cuh"
+#include "fp8_codes.cuh"
 #include "launch.cuh"
 #include "quant/fp8.h"
 #include "quant/matrix.h"
 #include "rounding.cuh"
 
-/* The common core of the small-batch products with FP8 weights on Hopper; four-bit ones come in
+/* The core of the small-batch products of experts with FP8 weights on Hopper; four-bit ones come in
  * tiles and have theirs in tiles_dot_sm90.cuh.
  *
  * Bound by: bytes.  A weight is read once from memory and used for at most four tokens.
@@ -110,15 +111,6 @@ struct hd_tile_lane {
 
 /* ---- decoding ---- */
 
-/* Four E4M3 codes to two registers of two f16 each, 2^-8 times their value, so that the format's
- * own denormals are f16's: codes 0 and 2, 1 and 3. */
-static __device__ __forceinline__ void hd_decode_bytes(uint32_t w, uint32_t out[2])
-{
-    constexpr uint32_t magnitude = 0x3F803F80u, sign = 0x80008000u;
-    out[0] = ((w << 7) & magnitude) | ((w << 8) & sign);
-    out[1] = ((w >> 1) & magnitude) | (w & sign);
-}
-
 /* Where a lane reads words of codes of step s: units 2 s and 2 s + 1 of rows g and g + 8; it gets
  * the codes of word lane % 4 of each. */
 static __device__ __forceinline__ uint32_t hd_word_offset(int s, int lane)
@@ -189,8 +181,6 @@ static __device__ __forceinline__ void hd_tile_dot(const uint8_t *stage, const u
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[i] = fmaf(c[i], scale, sum[i]);
 }
-
-#define HD_TILE_FACTOR 256.0f /* what a finished sum must be multiplied by */
 
 /* ---- activations ---- */
 
@@ -366,7 +356,7 @@ static __device__ __forceinline__ void hd_finish_rows(const hd_tile_unit &u, con
         float sum = 0;
         for (int p = 0; p < v.per_row; p++)
             sum += sums[(v.group * v.per_row + p) * HD_TILE_ROWS * 4 + at];
-        u.y[q][row] = sum * (HD_TILE_FACTOR * u.m.scale) * units[q];
+        u.y[q][row] = sum * (HD_FP8_F16_FACTOR * u.m.scale) * units[q];
     }
 }
 
@@ -464,9 +454,6 @@ static __host__ __forceinline__ int hd_tile_stages(int32_t k, int n_tokens)
     return 0;
 }
 
-/* Columns are made for one, two or four tokens. */
-static __host__ __forceinline__ int hd_tile_tokens(int32_t t) { return t >= 3 ? 4 : t; }
-
 /* Launches `kernel<n_tokens, n_stages>` of the widest size that fits. */
 #define HD_TILE_CASE(kernel, tokens, stages, grid, bytes, stream, ...)                       \
     if (!hd_allow_shared((const void *)kernel<tokens, stages>, bytes)) return HD_ERR_DEVICE; \
@@ -486,8 +473,6 @@ static __host__ __forceinline__ int hd_tile_tokens(int32_t t) { return t >= 3 ? 
         size_t const bytes_ = hd_tile_shared_bytes(k, n_tokens, stages_) + HD_TILE_TABLE_BYTES; \
         if (n_tokens == 1) {                                                                    \
             HD_TILE_TOKENS_CASE(kernel, 1, stages_, grid, bytes_, stream, __VA_ARGS__)          \
-        } else if (n_tokens == 2) {                                                             \
-            HD_TILE_TOKENS_CASE(kernel, 2, stages_, grid, bytes_, stream, __VA_ARGS__)          \
         } else {                                                                                \
             HD_TILE_TOKENS_CASE(kernel, 4, stages_, grid, bytes_, stream, __VA_ARGS__)          \
         }                                                                                       \
