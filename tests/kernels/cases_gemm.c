@@ -12,13 +12,27 @@ static const struct {
     {1, 96, 7168, 2},  {1, 224, 512, 3},  {1, 32, 320, 1},    {1, 64, 32768, 1},  {1, 96, 1024, 9},
     {1, 608, 64, 1},   {1, 64, 640, 9},   {1, 76800, 64, 1},  {1, 768, 64, 133}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
-#define N_WIDE   17 /* n = 1 .. 17, t = 1 .. 9           */
-#define N_DEEP   33 /* k = 1 .. 33 elements or blocks    */
+
+/* Behind all others, of bf16 and FP8: enough tiles that the GPU takes each of their sizes, and
+ * blocks that share one. */
+static const struct {
+    int32_t t, n, k, g;
+} large[] = {{66, 384, 64, 50},
+             {66, 128, 64, 99},
+             {66, 128, 64, 50},
+             {66, 128, 192, 25},
+             {3137, 3, 1024, 1}};
+#define N_LARGE (int32_t)(sizeof large / sizeof large[0])
+#define N_WIDE  17 /* n = 1 .. 17, t = 1 .. 9           */
+#define N_DEEP  33 /* k = 1 .. 33 elements or blocks    */
 
 static void make_tail(const test_case *c, hd_gemm_args *a)
 {
     int32_t const i = c->index - N_SHAPES, block = test_weight_block(c->variant);
-    if (i < N_WIDE)
+    int32_t const l = i - N_WIDE - N_DEEP;
+    if (l >= 0)
+        *a = (hd_gemm_args){.t = large[l].t, .n = large[l].n, .k = large[l].k, .g = large[l].g};
+    else if (i < N_WIDE)
         *a = (hd_gemm_args){.t = 1 + i % 9, .n = 1 + i, .k = 64, .g = 1};
     else
         *a = (hd_gemm_args){.t = 1 + i % 3, .n = 4, .k = block * (1 + i - N_WIDE), .g = 1 + i % 2};
@@ -50,14 +64,15 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_weights(o, data, c);
 }
 
-#define CASES(format_variant)                                                               \
+#define CASES_AND(more, format_variant)                                                     \
     {                                                                                       \
-        .n = N_SHAPES + N_WIDE + N_DEEP, .variant = (format_variant), .patterns = TEST_ALL, \
-        .rows = offsetof(hd_gemm_args, t), .make = make, .fill = fill                       \
+        .n = N_SHAPES + N_WIDE + N_DEEP + (more), .variant = (format_variant),              \
+        .patterns = TEST_ALL, .rows = offsetof(hd_gemm_args, t), .make = make, .fill = fill \
     }
+#define CASES(format_variant) CASES_AND(0, format_variant)
 const hd_cases hd_cases_gemm_f32 = CASES(HD_FMT_F32);
-const hd_cases hd_cases_gemm_bf16 = CASES(HD_FMT_BF16);
-const hd_cases hd_cases_gemm_fp8 = CASES(HD_FMT_FP8);
+const hd_cases hd_cases_gemm_bf16 = CASES_AND(N_LARGE, HD_FMT_BF16);
+const hd_cases hd_cases_gemm_fp8 = CASES_AND(N_LARGE, HD_FMT_FP8);
 const hd_cases hd_cases_gemm_mxfp4 = CASES(HD_FMT_MXFP4);
 const hd_cases hd_cases_gemm_nvfp4 = CASES(HD_FMT_NVFP4);
 const hd_cases hd_cases_gemm_mxfp4_tiles = CASES(HD_FMT_MXFP4_TILES);

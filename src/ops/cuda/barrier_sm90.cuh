@@ -31,6 +31,13 @@ static __device__ __forceinline__ void hd_barrier_arrive(uint64_t *b)
                  : "memory");
 }
 
+/* Arrives when all copies that the thread has started are there; counted as any arrival. */
+static __device__ __forceinline__ void hd_barrier_arrive_copied(uint64_t *b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(hd_shared_address(b))
+                 : "memory");
+}
+
 /* The address, among those of the cluster, of what lies in block `rank` where p lies in this one.
  */
 static __device__ __forceinline__ uint32_t hd_cluster_address(const void *p, uint32_t rank)
@@ -38,6 +45,14 @@ static __device__ __forceinline__ uint32_t hd_cluster_address(const void *p, uin
     uint32_t out;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(out) : "r"(hd_shared_address(p)), "r"(rank));
     return out;
+}
+
+/* What lies in shared memory of the cluster. */
+static __device__ __forceinline__ float hd_load_at(uint32_t address)
+{
+    float x;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+    return x;
 }
 
 /* Arrives at a barrier of the cluster.  Orders nothing but what was read. */
