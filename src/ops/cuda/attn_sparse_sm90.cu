@@ -1,8 +1,7 @@
 #include <cooperative_groups.h>
 
-#include "ops/attn_sparse.h"
+#include "ops/cuda/attn_keys.cuh"
 #include "ops/cuda/attn_tile_sm90.cuh"
-#include "ops/cuda/barrier_sm90.cuh"
 #include "ops/cuda/turn.cuh"
 #include "ops/cuda/vectors.cuh"
 
@@ -34,12 +33,6 @@
 /* Tiles that are on their way before the loop; of several buffers one is worked on. */
 template <int buffers> constexpr int tiles_ahead = buffers > 1 ? buffers - 1 : 1;
 
-typedef struct job {
-    hd_attn_sparse_args a;
-    hd_row_map          win, rows;
-    bool                is_wide; /* vectors of keys are aligned */
-} job;
-
 /* A token and the first of `heads` heads. */
 typedef struct head_range {
     int64_t t;
@@ -60,7 +53,8 @@ template <int heads> static __device__ __forceinline__ void fetch_ids(const hd_a
     if (a->group > 0 && at < a->k) hd_fetch_line(a->ids + find_heads<heads>(a).t * a->k + at);
 }
 
-template <hd_row_format format, int heads> static __device__ hd_attn_task find_task(const job *j)
+template <hd_row_format format, int heads>
+static __device__ hd_attn_task find_task(const hd_attn_job *j)
 {
     constexpr int                    keys = hd_attn_tile<format>::keys;
     const hd_attn_sparse_args *const a = &j->a;
@@ -88,7 +82,8 @@ template <int heads> struct query_bits {
     hd_key_bits<HD_ROW_F32> row[heads / HD_ATTN_WARPS];
 };
 
-template <int heads> static __device__ __forceinline__ query_bits<heads> load_queries(const job *j)
+template <int heads>
+static __device__ __forceinline__ query_bits<heads> load_queries(const hd_attn_job *j)
 {
     const hd_attn_sparse_args *const a = &j->a;
     bool const                       is_wide = hd_is_aligned(a->q);
@@ -106,8 +101,8 @@ template <int heads> static __device__ __forceinline__ query_bits<heads> load_qu
 }
 
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ void store_queries(const job *j, hd_attn_shared<format, heads> *s,
-                                                     const query_bits<heads> &q)
+static __device__ __forceinline__ void
+store_queries(const hd_attn_job *j, hd_attn_shared<format, heads> *s, const query_bits<heads> &q)
 {
     int32_t const thread = hd_thread(), warp = thread / 32;
 #pragma unroll
@@ -121,15 +116,6 @@ static __device__ __forceinline__ void store_queries(const job *j, hd_attn_share
 
 /* ---- keys ---- */
 
-/* The row of the key at place `at` of the list; negative: none. */
-static __device__ __forceinline__ int32_t find_row(const job *j, const hd_attn_task *k, int32_t at)
-{
-    const hd_attn_sparse_args *const a = &j->a;
-    if (at >= k->end) return -1;
-    if (at < k->n_win) return (k->p + 1 - k->n_win + at) % a->win_cap;
-    return a->k > 0 ? a->ids[k->t * a->k + at - k->n_win] : at - k->n_win;
-}
-
 /* The list place of the key that this lane looks up for its warp, of `tiles` tiles from `first` on:
  * lane i has key i of the warp's keys of all of them; lanes behind have none. */
 template <hd_row_format format>
@@ -141,32 +127,10 @@ static __device__ __forceinline__ int32_t own_place(const hd_attn_task *k, int32
     return lane < tiles * n ? at : k->end;
 }
 
-/* Of the lane's own key, by its list place and its row. */
-static __device__ __forceinline__ hd_key_place place_key(const job *j, const hd_attn_task *k,
-                                                         int32_t at, int32_t row)
-{
-    if (row < 0) return {};
-    bool const           is_win = at < k->n_win;
-    hd_row_place const   place = hd_place_row(is_win ? &j->win : &j->rows, k->seq, row);
-    const uint8_t *const pool = is_win ? j->a.win : j->a.rows;
-    return {pool + place.data, pool + place.scales};
-}
-
-/* Brings keys nearer, into the second cache: one a thread, by its list place and its row. */
-template <hd_row_format format>
-static __device__ __forceinline__ void fetch_keys(const job *j, const hd_attn_task *k, int32_t at,
-                                                  int32_t row)
-{
-    hd_key_place const key = place_key(j, k, at, row);
-    if (!key.data || !j->is_wide) return;
-    hd_bulk_fetch(key.data, (uint32_t)hd_key_bytes<format>(&j->win));
-    if (format == HD_ROW_FP8 || format == HD_ROW_NVFP4) hd_fetch_line(key.scales);
-}
-
 /* Starts copying the warp's keys of `tiles` tiles to buffers from `buffer` on, a lane its own;
  * which of them exist, a bit each. */
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ uint32_t copy_tiles(const job                     *j,
+static __device__ __forceinline__ uint32_t copy_tiles(const hd_attn_job             *j,
                                                       hd_attn_shared<format, heads> *s, int buffer,
                                                       int tiles, hd_key_place own)
 {
@@ -185,8 +149,9 @@ static __device__ __forceinline__ uint32_t copy_tiles(const job                 
 /* Makes planes of what was copied, in place, as many keys at once as registers hold; what is no key
  * is 0, and has the least unit. */
 template <hd_row_format format, int heads, int buffers>
-static __device__ __forceinline__ void split_tile(const job *j, hd_attn_shared<format, heads> *s,
-                                                  int buffer, uint32_t is_key, uint32_t parity)
+static __device__ __forceinline__ void split_tile(const hd_attn_job             *j,
+                                                  hd_attn_shared<format, heads> *s, int buffer,
+                                                  uint32_t is_key, uint32_t parity)
 {
     using shape = hd_attn_tile<format>;
     constexpr int  batch = buffers > 1 ? shape::warp_keys : 1;
@@ -253,31 +218,32 @@ template <hd_row_format format> struct keys_there {
 
 /* Starts copying the first tiles. */
 template <hd_row_format format, int heads, int buffers>
-static __device__ __forceinline__ keys_there<format> copy_first(const job *j, const hd_attn_task *k,
-                                                                hd_attn_shared<format, heads> *s)
+static __device__ __forceinline__ keys_there<format>
+copy_first(const hd_attn_job *j, const hd_attn_task *k, hd_attn_shared<format, heads> *s)
 {
     constexpr int  tiles = tiles_ahead<buffers>;
-    int32_t const  at = own_place<format>(k, k->first, tiles), row = find_row(j, k, at);
+    int32_t const  at = own_place<format>(k, k->first, tiles), row = hd_attn_find_row(j, k, at);
     int32_t const  ahead = k->first + tiles * hd_attn_tile<format>::keys + hd_thread();
-    int32_t const  ahead_row = find_row(j, k, ahead);
-    uint32_t const is_key = copy_tiles<format>(j, s, 0, tiles, place_key(j, k, at, row));
+    int32_t const  ahead_row = hd_attn_find_row(j, k, ahead);
+    uint32_t const is_key = copy_tiles<format>(j, s, 0, tiles, hd_attn_place_key(j, k, at, row));
     for (int i = 0; i < tiles; i++) hd_copy_commit(); /* a group for each tile */
-    fetch_keys<format>(j, k, ahead, ahead_row);
+    hd_attn_fetch_key<format>(j, k, ahead, ahead_row);
     return {is_key};
 }
 
 /* Starts copying one more tile, where there is one; a group of copies all the same. */
 template <hd_row_format format, int heads>
 static __device__ __forceinline__ void
-copy_next(const job *j, const hd_attn_task *k, hd_attn_shared<format, heads> *s, int buffer,
+copy_next(const hd_attn_job *j, const hd_attn_task *k, hd_attn_shared<format, heads> *s, int buffer,
           bool has_next, int32_t at, int32_t row, keys_there<format> &there)
 {
-    if (has_next) there.set(buffer, copy_tiles<format>(j, s, buffer, 1, place_key(j, k, at, row)));
+    if (has_next)
+        there.set(buffer, copy_tiles<format>(j, s, buffer, 1, hd_attn_place_key(j, k, at, row)));
     hd_copy_commit();
 }
 
 template <hd_row_format format, int heads, int buffers>
-static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *k,
+static __device__ __forceinline__ void attend(const hd_attn_job *j, const hd_attn_task *k,
                                               hd_attn_shared<format, heads> *s,
                                               const query_bits<heads>       &q)
 {
@@ -292,7 +258,7 @@ static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *
         int const     next = (buffer + tiles) % buffers;
         bool const    has_next = first + tiles * n < k->end;
         int32_t const at = own_place<format>(k, first + tiles * n, 1);
-        int32_t const row = has_next ? find_row(j, k, at) : -1;
+        int32_t const row = has_next ? hd_attn_find_row(j, k, at) : -1;
         split_tile<format, heads, buffers>(j, s, buffer, there.of(buffer), parity);
         __syncthreads();
         if (buffers > 1) copy_next<format>(j, k, s, next, has_next, at, row, there);
@@ -307,7 +273,7 @@ static __device__ __forceinline__ void attend(const job *j, const hd_attn_task *
         }
         if ((first - k->first) % HD_ATTN_THREADS == HD_ATTN_THREADS - n) {
             int32_t const ahead = first + (tiles + 1) * n + hd_thread();
-            fetch_keys<format>(j, k, ahead, find_row(j, k, ahead));
+            hd_attn_fetch_key<format>(j, k, ahead, hd_attn_find_row(j, k, ahead));
         }
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0;
@@ -324,7 +290,7 @@ typedef struct shares {
 } shares;
 
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ shares share_out(const job *j, const hd_attn_task *k,
+static __device__ __forceinline__ shares share_out(const hd_attn_job *j, const hd_attn_task *k,
                                                    hd_attn_shared<format, heads> *s, int32_t head)
 {
     cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
@@ -393,8 +359,8 @@ static __device__ __forceinline__ float2 load_frequencies(const hd_attn_sparse_a
 
 /* Joins the sums of all blocks for this block's share of the heads and writes their output. */
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k, const turns &back,
-                                            hd_attn_shared<format, heads> *s)
+static __device__ __forceinline__ void join(const hd_attn_job *j, const hd_attn_task *k,
+                                            const turns &back, hd_attn_shared<format, heads> *s)
 {
     cooperative_groups::cluster_group const cluster = cooperative_groups::this_cluster();
     const hd_attn_sparse_args *const        a = &j->a;
@@ -436,7 +402,7 @@ static __device__ __forceinline__ void join(const job *j, const hd_attn_task *k,
 template <hd_row_format format, int heads, int buffers>
 static __global__ void __cluster_dims__(BLOCKS)
     __launch_bounds__(HD_ATTN_THREADS, buffers > 2 ? 1 : 2)
-        attend_tokens(const __grid_constant__ job j)
+        attend_tokens(const __grid_constant__ hd_attn_job j)
 {
     extern __shared__ __align__(1024) uint8_t memory[];
     auto *const                               s = (hd_attn_shared<format, heads> *)memory;
@@ -463,32 +429,16 @@ static __global__ void __cluster_dims__(BLOCKS)
 
 /* ---- on the host ---- */
 
-/* The second half of a row holds the tail, which begins at a whole vector. */
-static bool takes(const hd_row_layout *l)
-{
-    return hd_row_is_valid(l) && l->d == HD_KEY_WIDTH && l->format != HD_ROW_MXFP4 &&
-           l->tail <= HD_KEY_WIDTH / 2 && l->tail % 32 == 0;
-}
-
 bool hd_attn_sparse_sm90_supports(const void *args)
 {
     const hd_attn_sparse_args *const a = (const hd_attn_sparse_args *)args;
-    if (a->d != HD_KEY_WIDTH || !takes(&a->win_layout)) return false;
+    if (a->d != HD_KEY_WIDTH || !hd_attn_takes(&a->win_layout)) return false;
     if (a->dr % 4 || a->dr > HD_KEY_WIDTH / 2) return false;
-    return a->group <= 0 || takes(&a->row_layout);
-}
-
-/* Whether all that is read of a pool's rows as vectors is aligned for them. */
-static bool is_wide(const hd_row_map *m, const void *pool)
-{
-    return ((uintptr_t)pool | (uintptr_t)m->data_bytes | (uintptr_t)m->page_bytes |
-            (uintptr_t)m->plain_at) %
-               16 ==
-           0;
+    return a->group <= 0 || hd_attn_takes(&a->row_layout);
 }
 
 template <hd_row_format format, int heads, int buffers>
-static hd_status launch_with(const job *j, cudaStream_t stream)
+static hd_status launch_with(const hd_attn_job *j, cudaStream_t stream)
 {
     constexpr size_t bytes = sizeof(hd_attn_shared<format, heads>) + buffers * HD_ATTN_KEY_BYTES;
     static_assert(buffers > 2 || 2 * (bytes + 1024) <= 228 * 1024, "two fit a multiprocessor");
@@ -501,7 +451,7 @@ static hd_status launch_with(const job *j, cudaStream_t stream)
 
 /* Few heads a block where the GPU has room for that, and more tiles ahead where a multiprocessor
  * has one block.  A head's sums are the same either way. */
-template <hd_row_format format> static hd_status launch(const job *j, cudaStream_t stream)
+template <hd_row_format format> static hd_status launch(const hd_attn_job *j, cudaStream_t stream)
 {
     int64_t const blocks = (int64_t)hd_blocks(j->a.h, 16) * j->a.t * BLOCKS;
     if (blocks > 2 * hd_sm_count()) return launch_with<format, 32, 1>(j, stream);
@@ -512,14 +462,7 @@ template <hd_row_format format> static hd_status launch(const job *j, cudaStream
 hd_status hd_attn_sparse_sm90(const void *args, hd_stream *stream)
 {
     const hd_attn_sparse_args *const a = (const hd_attn_sparse_args *)args;
-    job                              j = {};
-    j.a = *a;
-    j.win = hd_row_map_of(&a->win_layout, a->win_cap);
-    j.is_wide = is_wide(&j.win, a->win);
-    if (a->group > 0) {
-        j.rows = hd_row_map_of(&a->row_layout, a->row_cap);
-        j.is_wide = j.is_wide && is_wide(&j.rows, a->rows);
-    }
+    hd_attn_job const                j = hd_attn_job_of(a);
     if (a->t == 0 || a->h == 0) return HD_OK;
     switch (a->win_layout.format) {
     case HD_ROW_F32: return launch<HD_ROW_F32>(&j, hd_cuda_stream(stream));

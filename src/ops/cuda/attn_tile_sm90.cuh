@@ -1,7 +1,7 @@
 #ifndef HD_OPS_CUDA_ATTN_TILE_SM90_CUH
 #define HD_OPS_CUDA_ATTN_TILE_SM90_CUH
 
-#include "key_planes.cuh"
+#include "attn_keys.cuh"
 #include "launch.cuh"
 
 /* The three steps of a tile of keys in attn_sparse_sm90.cu: logits, weights, sums. */
@@ -36,14 +36,6 @@ template <hd_row_format format> struct hd_attn_tile {
         return head * line_bytes + (c ^ turn(head)) * 16;
     }
 };
-
-/* The part of a block: keys [first, end) of a token's list, `heads` heads from h0 on. */
-typedef struct hd_attn_task {
-    int64_t t;
-    int32_t h0, first, end;
-    int32_t p, seq, n_win; /* position; window keys, which come first */
-    int32_t used;          /* blocks that have keys                   */
-} hd_attn_task;
 
 /* Two of these with one buffer fit a multiprocessor to the byte. */
 template <hd_row_format format, int heads> struct hd_attn_shared {
