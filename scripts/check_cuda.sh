@@ -54,7 +54,7 @@ make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
 
 # Kernels that may store to a thread's own memory: arrays that are indexed at run time, or registers put aside.
 may_store="
-    attn_sparse_cuda attn_sparse_sm90 gemm_bf16_wgmma gemm_mxfp4_tiles_many_wgmma
+    attn_sparse_cuda attn_sparse_sm90 attn_sparse_wgmma gemm_bf16_wgmma gemm_mxfp4_tiles_many_wgmma
     gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_many_wgmma gemm_nvfp4_tiles_sm90
     grouped_gemm_bf16_cuda grouped_gemm_bf16_wgmma grouped_gemm_f32_cuda grouped_gemm_fp8_cuda
     grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_cuda grouped_gemm_mxfp4_tiles_many_wgmma
@@ -74,6 +74,7 @@ must_hold '*_sm120.cu' sm_120a OMMA
 must_hold '*_sm100.cu' sm_100a UTCOMMA UTCCP LDTM UTCBAR LDGSTS FENCE
 must_hold '*_fp8_sm90.cu' sm_90a HMMA LDGSTS
 must_hold 'attn_sparse_sm90.cu' sm_90a HMMA UBLKCP
+must_hold 'attn_sparse_wgmma.cu' sm_90a UBLKCP
 for source in src/ops/cuda/*.cu; do
     object=build/cuda/${source%.cu}.o
     if ! echo "$may_store" | grep -qw "$(basename "$source" .cu)"; then

@@ -18,6 +18,9 @@ static const struct {
     {2, 33, 512, 1, 24, 10, 24, 4, 0},    /* more heads than a block takes */
     {1, 2, 512, 1, 40, 700, 40, 4, 0},    /* several tiles a block                      */
     {1, 1, 512, 1, 3, 0, 3, 0, 0},        /* most blocks without keys                   */
+    {16, 33, 512, 1, 70, 90, 66, 4, 70},  /* prompts: several tiles */
+    {70, 33, 512, 2, 6, 3, 4, 128, 0},    /* several tokens a block */
+    {16, 65, 512, 1, 6, 0, 4, 0, 0},      /* two clusters a token   */
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDTHS 33 /* rows of 1 .. 33 elements */

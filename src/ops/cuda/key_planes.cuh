@@ -278,10 +278,10 @@ static __device__ __forceinline__ uint32_t hd_code_factor(uint32_t scale, int32_
     return hd_pack_f16(s, s);
 }
 
+/* Eight codes times a factor, which stands twice in f; of NVFP4 in the first word. */
 template <hd_row_format format>
-static __device__ __forceinline__ uint4 hd_decode_codes(uint4 v, int32_t unit)
+static __device__ __forceinline__ uint4 hd_scale_codes(uint2 v, uint32_t f)
 {
-    uint32_t const f = hd_code_factor<format>(v.z, unit);
     if (format == HD_ROW_NVFP4)
         return {hd_multiply_pair(hd_e2m1_to_f16(v.x), f),
                 hd_multiply_pair(hd_e2m1_to_f16(v.x >> 8), f),
@@ -290,6 +290,12 @@ static __device__ __forceinline__ uint4 hd_decode_codes(uint4 v, int32_t unit)
     return {
         hd_multiply_pair(hd_e4m3_to_f16(v.x), f), hd_multiply_pair(hd_e4m3_to_f16(v.x >> 16), f),
         hd_multiply_pair(hd_e4m3_to_f16(v.y), f), hd_multiply_pair(hd_e4m3_to_f16(v.y >> 16), f)};
+}
+
+template <hd_row_format format>
+static __device__ __forceinline__ uint4 hd_decode_codes(uint4 v, int32_t unit)
+{
+    return hd_scale_codes<format>({v.x, v.y}, hd_code_factor<format>(v.z, unit));
 }
 
 static __device__ __forceinline__ uint4 hd_decode_bf16(uint4 v, float factor)

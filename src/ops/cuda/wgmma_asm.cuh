@@ -3,8 +3,8 @@
 
 #include "async_copy.cuh"
 
-/* wgmma, the product of a warpgroup: 64 rows of A in registers, columns of B in shared memory,
- * 16 of k; bf16 or f16 to f32.  Only for sm_90a. */
+/* wgmma, the product of a warpgroup: 64 rows of A in registers or shared memory, columns of B in
+ * shared memory, 16 of k; bf16 or f16 to f32.  Only for sm_90a. */
 
 /* Orders the registers of a product behind what wrote them. */
 static __device__ __forceinline__ void hd_wgmma_fence(void)
@@ -44,6 +44,14 @@ static __device__ __forceinline__ uint64_t hd_wgmma_operand(const void *lines)
 {
     uint64_t const address = hd_shared_address(lines) >> 4 & 0x3FFF;
     return address | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+/* The same lines as B with their columns as those of the product and lines as k: chunks of 64
+ * columns are chunk_bytes apart.  Add 128 for each 16 lines. */
+static __device__ __forceinline__ uint64_t hd_wgmma_lines(const void *lines, uint32_t chunk_bytes)
+{
+    uint64_t const address = hd_shared_address(lines) >> 4 & 0x3FFF;
+    return address | (uint64_t)(chunk_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 #define HD_FOUR(c, i)    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
@@ -170,6 +178,39 @@ static __device__ __forceinline__ void hd_wgmma_256(float (&c)[128], const uint3
                  "}, {%128,%129,%130,%131}, %132, 1, 1, 1, 0;"
                  : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48),
                    HD_SIXTEEN(c, 64), HD_SIXTEEN(c, 80), HD_SIXTEEN(c, 96), HD_SIXTEEN(c, 112)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* c = A B, or c += A B where is_sum, for 64 columns of f16, A in shared memory as B is. */
+static __device__ __forceinline__ void hd_wgmma_64_shared(float (&c)[32], uint64_t a, uint64_t b,
+                                                          bool is_sum)
+{
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31"
+                 "}, %32, %33, p, 1, 1, 0, 0; }"
+                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16)
+                 : "l"(a), "l"(b), "r"((int)is_sum));
+}
+
+/* c += A B for 128 columns of f16, B as hd_wgmma_lines says. */
+static __device__ __forceinline__ void hd_wgmma_128_lines(float (&c)[64], const uint32_t a[4],
+                                                          uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,"
+                 "%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31,"
+                 "%32,%33,%34,%35,%36,%37,%38,%39,"
+                 "%40,%41,%42,%43,%44,%45,%46,%47,"
+                 "%48,%49,%50,%51,%52,%53,%54,%55,"
+                 "%56,%57,%58,%59,%60,%61,%62,%63"
+                 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
+                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
