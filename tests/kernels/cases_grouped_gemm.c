@@ -5,13 +5,32 @@ static const struct {
     int32_t t, s, n, k, e;
     bool    own; /* each slot has its own input */
 } shapes[] = {
-    {1, 4, 128, 256, 16, false}, {33, 4, 128, 256, 16, false}, {1, 6, 64, 4096, 8, false},
-    {0, 2, 16, 64, 4, true},     {3, 4, 256, 128, 16, true},   {5, 1, 24, 96, 3, false},
-    {4, 3, 130, 160, 5, true},   {9, 2, 7, 64, 1, false},      {40, 2, 8, 32, 2, true},
-    {2, 6, 0, 32, 6, false},     {70, 3, 20, 128, 2, true},    {150, 2, 320, 64, 2, false},
-    {9, 6, 24, 64, 2, true},     {140, 2, 9, 128, 1, false},   {1, 7, 96, 2048, 4, false},
-    {1, 6, 32, 64, 600, true},   {1, 7, 96, 2048, 4, false},   {1, 7, 96, 2048, 5, true},
-    {1, 133, 768, 64, 3, false}, {3, 6, 64, 512, 7, true},     {1, 133, 768, 64, 3, true}};
+    {1, 4, 128, 256, 16, false},
+    {33, 4, 128, 256, 16, false},
+    {1, 6, 64, 4096, 8, false},
+    {0, 2, 16, 64, 4, true},
+    {3, 4, 256, 128, 16, true},
+    {5, 1, 24, 96, 3, false},
+    {4, 3, 130, 160, 5, true},
+    {9, 2, 7, 64, 1, false},
+    {40, 2, 8, 32, 2, true},
+    {2, 6, 0, 32, 6, false},
+    {70, 3, 20, 128, 2, true},
+    {150, 2, 320, 64, 2, false},
+    {9, 6, 24, 64, 2, true},
+    {140, 2, 9, 128, 1, false},
+    {1, 7, 96, 2048, 4, false},
+    {1, 6, 32, 64, 600, true},
+    {1, 7, 96, 2048, 4, false},
+    {1, 7, 96, 2048, 5, true},
+    {1, 133, 768, 64, 3, false},
+    {3, 6, 64, 512, 7, true},
+    {1, 133, 768, 64, 3, true},
+    /* experts with more slots than a tile has tokens, three tiles of rows; many of them */
+    {200, 2, 288, 192, 2, false},
+    {700, 3, 32, 64, 900, false},
+    {200, 2, 288, 192, 2, true},
+    {700, 3, 32, 64, 900, true}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
 #define N_WIDE   17
 #define N_DEEP   17
