@@ -1,6 +1,6 @@
 #include "wgmma_tiles_grouped_gemm.cuh"
 
-/* grouped_gemm_mxfp4_tiles for very many tokens on Hopper: see wgmma_tiles_dot.cuh. */
+/* grouped_gemm_mxfp4_tiles for many tokens on Hopper: see wgmma_tiles_grouped_gemm.cuh. */
 
 bool hd_grouped_gemm_mxfp4_tiles_many_wgmma_supports(const void *args)
 {

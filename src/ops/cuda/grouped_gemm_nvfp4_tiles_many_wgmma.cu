@@ -1,6 +1,6 @@
 #include "wgmma_tiles_grouped_gemm.cuh"
 
-/* grouped_gemm_nvfp4_tiles for very many tokens on Hopper: see wgmma_tiles_dot.cuh. */
+/* grouped_gemm_nvfp4_tiles for many tokens on Hopper: see wgmma_tiles_grouped_gemm.cuh. */
 
 bool hd_grouped_gemm_nvfp4_tiles_many_wgmma_supports(const void *args)
 {
@@ -11,6 +11,6 @@ hd_status hd_grouped_gemm_nvfp4_tiles_many_wgmma(const void *args, hd_stream *st
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
     return a->has_codes
-               ? hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, true>>(a, stream)
+               ? hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, true, 2>>(a, stream)
                : hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, false>>(a, stream);
 }

@@ -71,30 +71,42 @@ static __device__ __forceinline__ void hd_wgmma_64(float c[32], const uint32_t a
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(is_sum));
 }
 
-/* The same for 128 columns. */
-#define HD_WGMMA_128(type)                                                                   \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0;\n"                                  \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"           \
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"                                                  \
-                 "%8,%9,%10,%11,%12,%13,%14,%15,"                                            \
-                 "%16,%17,%18,%19,%20,%21,%22,%23,"                                          \
-                 "%24,%25,%26,%27,%28,%29,%30,%31,"                                          \
-                 "%32,%33,%34,%35,%36,%37,%38,%39,"                                          \
-                 "%40,%41,%42,%43,%44,%45,%46,%47,"                                          \
-                 "%48,%49,%50,%51,%52,%53,%54,%55,"                                          \
-                 "%56,%57,%58,%59,%60,%61,%62,%63"                                           \
-                 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0; }"                                  \
-                 : HD_SIXTEEN(c, 0), HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48) \
+/* The same for 32, 64, 96 or 128 columns, and for f16. */
+#define HD_LIST_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define HD_LIST_32 HD_LIST_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define HD_LIST_48 HD_LIST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define HD_LIST_64 HD_LIST_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+#define HD_WGMMA(n, type, list, operands, is_sum_at, ...)                                 \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, " is_sum_at ", 0;\n"                     \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" list \
+                 "}, " operands ", p, 1, 1, 0; }"                                         \
+                 : __VA_ARGS__                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)is_sum))
 
-template <bool is_f16>
-static __device__ __forceinline__ void hd_wgmma_128(float (&c)[64], const uint32_t a[4], uint64_t b,
-                                                    bool is_sum)
+#define HD_WGMMA_COLUMNS(type)                                                               \
+    if constexpr (columns == 32)                                                             \
+        HD_WGMMA("32", type, HD_LIST_16, "{%16,%17,%18,%19}, %20", "%21", HD_SIXTEEN(c, 0)); \
+    else if constexpr (columns == 64)                                                        \
+        HD_WGMMA("64", type, HD_LIST_32, "{%32,%33,%34,%35}, %36", "%37", HD_SIXTEEN(c, 0),  \
+                 HD_SIXTEEN(c, 16));                                                         \
+    else if constexpr (columns == 96)                                                        \
+        HD_WGMMA("96", type, HD_LIST_48, "{%48,%49,%50,%51}, %52", "%53", HD_SIXTEEN(c, 0),  \
+                 HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32));                                      \
+    else                                                                                     \
+        HD_WGMMA("128", type, HD_LIST_64, "{%64,%65,%66,%67}, %68", "%69", HD_SIXTEEN(c, 0), \
+                 HD_SIXTEEN(c, 16), HD_SIXTEEN(c, 32), HD_SIXTEEN(c, 48))
+
+template <int columns, bool is_f16>
+static __device__ __forceinline__ void hd_wgmma_columns(float *c, const uint32_t a[4], uint64_t b,
+                                                        bool is_sum)
 {
-    if constexpr (is_f16)
-        HD_WGMMA_128("f16");
-    else
-        HD_WGMMA_128("bf16");
+    static_assert(columns % 32 == 0 && columns <= 128, "one of those above");
+    if constexpr (is_f16) {
+        HD_WGMMA_COLUMNS("f16");
+    } else {
+        HD_WGMMA_COLUMNS("bf16");
+    }
 }
 
 /* The same with f16; where it is no sum, c need not hold anything yet. */

@@ -49,7 +49,7 @@ static __device__ __forceinline__ void hd_wt_load_x(hd_wt_shared<shape> *s, int 
     bool const         is_in = line < s->job.n_tokens;
     const float *const from =
         s->job.x[line] + c * HD_TILES_COLS + v / 2 * (is_nvfp4 ? 8 : 32) + v % 2 * 4;
-#pragma unroll
+#pragma unroll(is_wide ? 4 : 1)
     for (int j = 0; j < 4; j++)
         hd_wt_copy_four<is_wide>((float4 *)&s->x[stage][i * 4 + j][hd_wt_converter()],
                                  from + j * (is_nvfp4 ? 16 : 8), is_in);
@@ -119,16 +119,15 @@ static __device__ __forceinline__ void hd_wt_note_made(hd_wt_shared<shape> *s, i
     if (threadIdx.x % 32 == 0) hd_barrier_arrive(&s->made[slot]);
 }
 
-/* Hands the own half of a slot's planes over, to this block and to its peers: a
- * lane for each. */
+/* Hands the own lines of a slot's planes over, to this block and to its peers: a lane for each. */
 template <typename shape>
-static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<shape> *s, int32_t c, int peer,
+static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<shape> *s, int32_t c, int own,
                                                        int slot)
 {
-    constexpr int  bytes = shape::own * HD_WT_LINE;
-    int const      i = (int)threadIdx.x % 32;
+    uint32_t const bytes = (uint32_t)own * HD_WT_LINE;
+    int const      i = (int)threadIdx.x % 32, peer = hd_wt_peer<shape>();
     uint32_t const made = shape::planes > 1 ? s->made_planes[slot] : 1;
-    int const      planes = (int)(made % 256);
+    uint32_t const planes = made % 256;
     float const    more = made / 256 ? 1.0f : 0.0f;
     if (i >= shape::peers) return;
     if (i == 0) {
@@ -138,25 +137,26 @@ static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<shape> *s, i
     }
     uint32_t const to = (uint32_t)((peer + i) % shape::peers);
     uint32_t const full = hd_cluster_address(&s->full[slot], to);
-    hd_barrier_expect_at(full, (uint32_t)(planes * bytes + (int)sizeof more));
-    hd_store_at(hd_cluster_address(&s->has_more[slot][peer], to), more, full);
-    for (int p = 0; p < planes; p++) {
-        uint8_t *const half = s->plane(c, slot, p) + peer * bytes;
-        hd_bulk_copy_at(hd_cluster_address(half, to), half, bytes, full);
+    hd_barrier_expect_at(full, planes * bytes + (shape::planes > 1 ? (uint32_t)sizeof more : 0));
+    if (shape::planes > 1)
+        hd_store_at(hd_cluster_address(&s->has_more[slot][peer], to), more, full);
+    for (uint32_t p = 0; p < planes; p++) {
+        uint8_t *const lines = s->plane(c, slot, (int)p) + (uint32_t)peer * bytes;
+        hd_bulk_copy_at(hd_cluster_address(lines, to), lines, bytes, full);
     }
 }
 
-/* What a warp does that hands over all that is made: the fence that this needs
- * would make threads that convert wait for what they load. */
+/* What a warp does that hands over all that is made of a tile: the fence that this needs would make
+ * threads that convert wait for what they load.
+ * own  tokens that the block converts */
 template <typename shape>
-static __device__ __forceinline__ void hd_wt_publish(hd_wt_shared<shape> *s)
+static __device__ __forceinline__ void hd_wt_publish(hd_wt_shared<shape> *s, int32_t first, int own,
+                                                     hd_wt_turn<shape::slots> &turn)
 {
-    hd_wt_turn<shape::slots> turn = {0, 0};
-    int32_t const            end = s->job.k_tiles;
-    for (int32_t c = 0; c < end; c++) {
+    for (int32_t c = first; c < first + s->job.k_tiles; c++) {
         hd_barrier_wait(&s->made[turn.at], turn.parity);
         hd_wgmma_publish();
-        hd_wt_hand_over(s, c, hd_wt_peer<shape>(), turn.at);
+        hd_wt_hand_over(s, c, own, turn.at);
         __syncwarp();
         turn.next();
     }
@@ -165,16 +165,20 @@ static __device__ __forceinline__ void hd_wt_publish(hd_wt_shared<shape> *s)
 /* What a thread that converts does. */
 template <bool is_wide, typename shape> struct hd_wt_conversion {
     hd_wt_shared<shape> *s;
-    int                  peer;
+    int                  own; /* tokens that the block converts */
     int32_t              first, end;
     int                  stage; /* of activations */
+
+    /* Whether the thread has a line in turn i; whole warps have. */
+    __device__ __forceinline__ bool has_line(int i) const { return hd_wt_line(i) < own; }
 
     /* Starts copying chunk c, unless it is behind the last. */
     __device__ __forceinline__ void load(int32_t c, int to)
     {
 #pragma unroll
         for (int i = 0; i < shape::turns; i++)
-            if (c < end) hd_wt_load_x<is_wide>(s, peer * shape::own, i, c, to);
+            if (c < end && has_line(i))
+                hd_wt_load_x<is_wide>(s, hd_wt_peer<shape>() * own, i, c - first, to);
         hd_copy_commit();
     }
 
@@ -187,7 +191,7 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
 
     __device__ __forceinline__ void store(uint8_t *plane, int i, float4 (&x)[4])
     {
-        hd_wt_store(plane, peer * shape::own + hd_wt_line(i), x);
+        hd_wt_store(plane, hd_wt_peer<shape>() * own + hd_wt_line(i), x);
     }
 
     /* The first plane; whether some element has more. */
@@ -197,6 +201,7 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
 #pragma unroll
         for (int i = 0; i < shape::turns; i++) {
             float4 x[4];
+            if (!has_line(i)) break;
             read(i, x);
             store(s->planes[slot], i, x);
             bits |= hd_wt_all_bits(x);
@@ -209,6 +214,7 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
 #pragma unroll
         for (int i = 0; i < shape::turns; i++) {
             float4 x[4];
+            if (!has_line(i)) break;
             read(i, x);
 #pragma unroll
             for (int p = 1; p < shape::planes; p++) {
@@ -259,8 +265,7 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
     }
 };
 
-/* ---- codes ----
- * A thread has a token's line, or a half of it. */
+/* ---- codes ---- */
 
 /* Codes 2 b and 2 b + 1 of a word, 2^-14 times their value, as f16. */
 static __device__ __forceinline__ uint32_t hd_wt_code_pair(uint32_t word, int b)
@@ -269,52 +274,58 @@ static __device__ __forceinline__ uint32_t hd_wt_code_pair(uint32_t word, int b)
     return (apart & 0x0E000E00u) | ((apart << 3) & 0x80008000u);
 }
 
-/* What a thread that decodes does. */
-template <typename shape> struct hd_wt_decoding {
+/* What a thread that decodes does, of a tile: where there are fewer tokens than threads, some of
+ * them share a token. units  of 16 bytes of a token's line: eight, or all of one half */
+template <typename shape, int units> struct hd_wt_decoding {
     hd_wt_shared<shape> *s;
-    const uint8_t       *codes, *sf; /* of the thread's token */
-    int32_t              end;
-    bool                 is_in; /* whether there is one      */
-    int                  stage; /* of codes                  */
+    const uint8_t       *codes, *sf; /* of the thread's token, in the chunk to be loaded next */
+    int32_t              n, left;    /* chunks of the tile, and those not loaded yet          */
+    int                  line;       /* the token's in a slot                                 */
+    int                  first;      /* unit                                                  */
+    bool                 is_in;      /* whether there is the token                            */
+    int                  stage;      /* of codes                                              */
 
-    /* Starts copying chunk c, unless it is behind the last. */
-    __device__ __forceinline__ void load(int32_t c, int to)
+    /* Starts copying the next chunk, unless that is behind the last. */
+    __device__ __forceinline__ void load(int to)
     {
-        int const            at = hd_wt_converter();
-        const uint8_t *const from = codes + c * (HD_TILES_COLS / 2);
-        const uint8_t *const from_sf = sf + c * (HD_TILES_COLS / HD_NVFP4_BLOCK);
-        if (c < end && s->job.is_wide) {
-            hd_copy_16_or_zero(&s->x[to][0][at], from, is_in);
-            hd_copy_16_or_zero(&s->x[to][1][at], from + 16, is_in);
-            hd_copy_4_or_zero(&s->x_sf[to][at], from_sf, is_in);
-        } else if (c < end) {
+        int const at = hd_wt_converter();
+        if (left > 0 && s->job.is_wide) {
+            hd_copy_16_or_zero(&s->x[to][0][at], codes, is_in);
+            hd_copy_16_or_zero(&s->x[to][1][at], codes + 16, is_in);
+            hd_copy_4_or_zero(&s->x_sf[to][at], sf, is_in);
+        } else if (left > 0) {
+#pragma unroll 1
             for (int i = 0; i < HD_TILES_COLS / 2; i++)
-                ((uint8_t *)&s->x[to][i / 16][at])[i % 16] = from[i];
-            for (int i = 0; i < 4; i++) ((uint8_t *)&s->x_sf[to][at])[i] = from_sf[i];
+                ((uint8_t *)&s->x[to][i / 16][at])[i % 16] = codes[i];
+#pragma unroll 1
+            for (int i = 0; i < 4; i++) ((uint8_t *)&s->x_sf[to][at])[i] = sf[i];
         }
         hd_copy_commit();
+        codes += HD_TILES_COLS / 2;
+        sf += HD_TILES_COLS / HD_NVFP4_BLOCK;
+        left--;
     }
 
-    /* Decodes half of a line: the words of four blocks, by their scales, which
-     * are there twice. */
-    __device__ __forceinline__ void store(uint8_t *line, int half, const uint32_t (&w)[4],
+    /* Decodes units of half of a line: the words of four blocks, by their scales, which are there
+     * twice. */
+    __device__ __forceinline__ void store(uint8_t *to, int unit, const uint32_t (&w)[4],
                                           const uint32_t (&scale)[4])
     {
 #pragma unroll
-        for (int b = 0; b < 4; b++) {
+        for (int i = 0; i < (units < 4 ? units : 4); i++) {
             uint32_t v[4];
 #pragma unroll
-            for (int q = 0; q < 4; q++) v[q] = hd_multiply_pair(hd_wt_code_pair(w[q], b), scale[q]);
-            *(uint4 *)(line + ((half * 4 + b) ^ hd_wt_converter() % 8) * 16) =
-                make_uint4(v[0], v[1], v[2], v[3]);
+            for (int q = 0; q < 4; q++)
+                v[q] = hd_multiply_pair(hd_wt_code_pair(w[q], (unit + i) % 4), scale[q]);
+            *(uint4 *)(to + ((unit + i) ^ line % 8) * 16) = make_uint4(v[0], v[1], v[2], v[3]);
         }
     }
 
-    /* Decodes chunk c. */
-    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn)
+    /* Decodes a chunk. */
+    __device__ __forceinline__ void step(hd_wt_turn<shape::slots> &turn)
     {
         int const      at = hd_wt_converter();
-        uint8_t *const line = s->planes[turn.at] + at % HD_WT_TOKENS * HD_WT_LINE;
+        uint8_t *const to = s->planes[turn.at] + line * HD_WT_LINE;
         hd_copy_wait<shape::x_stages - 1>();
         uint4 const    low = s->x[stage][0][at], high = s->x[stage][1][at];
         uint32_t const sfs = s->x_sf[stage][at];
@@ -323,23 +334,48 @@ template <typename shape> struct hd_wt_decoding {
         hd_wt_scales(sfs >> 16, scale + 2);
         hd_barrier_wait(&s->empty[turn.at], turn.parity);
 #pragma unroll 1
-        for (int half = at / HD_WT_TOKENS; half < 2; half += HD_WT_CONVERTS / HD_WT_TOKENS)
-            store(line, half,
+        for (int unit = first; unit < first + units; unit += 4) {
+            bool const half = unit >= 4;
+            store(to, unit,
                   {half ? low.y : low.x, half ? low.w : low.z, half ? high.y : high.x,
                    half ? high.w : high.z},
                   scale);
+        }
         hd_wt_note_made(s, turn.at);
-        load(c + shape::x_stages, stage);
+        load(stage);
         stage = stage + 1 == shape::x_stages ? 0 : stage + 1;
         turn.next();
     }
 
     __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn)
     {
-        for (int i = 0; i < shape::x_stages; i++) load(i, i);
-        for (int32_t c = 0; c < end; c++) step(c, turn);
+#pragma unroll 1
+        for (int i = 0; i < shape::x_stages; i++) load(i);
+        for (int32_t c = 0; c < n; c++) step(turn);
         hd_copy_wait<0>();
     }
 };
+
+/* Decodes a tile.
+ * own  tokens that the block decodes: those of its peers lie in front of and behind them */
+template <int units, typename shape>
+static __device__ __forceinline__ void hd_wt_decode_own(hd_wt_shared<shape> *s, int own,
+                                                        hd_wt_turn<shape::slots> &turn)
+{
+    constexpr int apart = HD_WT_CONVERTS / (8 / units); /* threads that share a token */
+    int const at = hd_wt_converter(), line = hd_wt_peer<shape>() * own + min(at % apart, own - 1);
+    int32_t const                n = s->job.k_tiles;
+    const uint8_t *const         codes = s->job.codes[line];
+    hd_wt_decoding<shape, units> all = {s,
+                                        codes,
+                                        s->job.x_sf + (codes - s->job.x_codes) / 8,
+                                        n,
+                                        n,
+                                        line,
+                                        at / apart * units,
+                                        line < s->job.n_tokens,
+                                        0};
+    all.run(turn);
+}
 
 #endif

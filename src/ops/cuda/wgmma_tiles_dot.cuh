@@ -10,20 +10,21 @@
  *
  * Bound by: the tensor cores and what is decoded and converted beside them.
  * Tile: 256 rows of weights, 128 where blocks are few, x 128 tokens, 64 columns (a chunk) at a
- * time. Of floats, the two blocks of a cluster have the same tokens: each converts one half of
- * them, and copies that to the other's shared memory.  Codes are small: a block decodes all of its
- * own. Warps: two warpgroups multiply, one or two parts of 64 rows each: one is decoded while
- * others are multiplied; a third one converts, and a warp publishes what it made. Product: wgmma
- * with f32 sums.  The weights are operand A, decoded in registers; a thread copies the words that
- * it decodes to places of its own, some chunks ahead, so nobody waits for another. The activations
- * are operand B. Floats: bf16, which e2m1 x e4m3 (times 2^-7) and e2m1 x 2^e fit.  An f32 is the
- * sum of three of them (24 bits, cut off, so nothing overflows), each a plane of its own.  A chunk
- * that has only the first, of activations that were rounded to bf16 or less, leaves the others out;
- * the tensor cores would add 0. Codes: f16, which e2m1 x e4m3 (times 2^-14) fits, so one plane; a
- * token's scale comes at last. Ring: a slot holds the first planes of a chunk, swizzled by 128
- * bytes; the others have places of their own, fewer.  It is full when all tokens have come, empty
- * when all blocks that have a copy have multiplied it. Order of k inside a chunk is free, so codes
- * of weights stay where the tile has them and the columns of the activations are laid out alike. */
+ * time; of experts with fewer tokens 96, 64 or 32. Of floats, and of experts' codes, the two blocks
+ * of a cluster have the same tokens: each converts one half of them, and copies that to the other's
+ * shared memory. Codes are small: a block of a plain product decodes all of its own. Warps: two
+ * warpgroups multiply, one or two parts of 64 rows each: one decodes while the other's products
+ * run; a third one converts, and a warp publishes what it made. Product: wgmma with f32 sums.  The
+ * weights are operand A, decoded in registers; a thread copies the words that it decodes to places
+ * of its own, some chunks ahead, so nobody waits for another. The activations are operand B.
+ * Floats: bf16, which e2m1 x e4m3 (times 2^-7) and e2m1 x 2^e fit.  An f32 is the sum of three of
+ * them (24 bits, cut off, so nothing overflows), each a plane of its own.  A chunk that has only
+ * the first, of activations that were rounded to bf16 or less, leaves the others out; the tensor
+ * cores would add 0. Codes: f16, which e2m1 x e4m3 (times 2^-14) fits, so one plane; a token's
+ * scale comes at last. Ring: a slot holds the first planes of a chunk, swizzled by 128 bytes; the
+ * others have places of their own, fewer.  It is full when all tokens have come, empty when all
+ * blocks that have a copy have multiplied it. Order of k inside a chunk is free, so codes of
+ * weights stay where the tile has them and the columns of the activations are laid out alike. */
 
 /* ---- results ---- */
 
@@ -103,16 +104,16 @@ template <typename shape> static __device__ __forceinline__ void hd_wt_start(hd_
     hd_wt_sync_cluster();
 }
 
-/* Whether the thread multiplies; the sums need more registers than each
- * thread's share. */
-static __device__ __forceinline__ bool hd_wt_multiplies(void)
+/* The sums need more registers than each thread's share: who multiplies takes some, the others give
+ * them.  Whole warpgroups do. */
+template <int registers> static __device__ __forceinline__ void hd_wt_take_registers(void)
 {
-    bool const multiplies = threadIdx.x < HD_WT_MULTIPLIES;
-    if (multiplies)
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(HD_WT_MULTIPLY_REGISTERS));
-    else
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(HD_WT_OTHER_REGISTERS));
-    return multiplies;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+template <int registers> static __device__ __forceinline__ void hd_wt_give_registers(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
 /* Converts what the job needs. */
@@ -121,7 +122,7 @@ static __device__ __forceinline__ void hd_wt_convert(hd_wt_shared<shape> *s)
 {
     hd_wt_turn<shape::slots>         turn = {0, 1};
     uint32_t                         zeros = 0;
-    hd_wt_conversion<is_wide, shape> all = {s, hd_wt_peer<shape>(), 0, s->job.k_tiles, 0};
+    hd_wt_conversion<is_wide, shape> all = {s, shape::own, 0, s->job.k_tiles, 0};
     all.run(turn, zeros);
 }
 
@@ -130,11 +131,7 @@ template <typename shape>
 static __device__ __forceinline__ void hd_wt_decode(hd_wt_shared<shape> *s)
 {
     hd_wt_turn<shape::slots> turn = {0, 1};
-    int const                token = hd_wt_converter() % HD_WT_TOKENS;
-    const uint8_t *const     codes = s->job.codes[token];
-    const uint8_t *const     sf = s->job.x_sf + (codes - s->job.x_codes) / 8;
-    hd_wt_decoding<shape>    all = {s, codes, sf, s->job.k_tiles, token < s->job.n_tokens, 0};
-    all.run(turn);
+    hd_wt_decode_own<8 / shape::peers>(s, shape::own, turn);
 }
 
 template <typename shape>
@@ -143,7 +140,8 @@ static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<shape> *s)
     hd_wt_turn<shape::slots>         turn = {0, 0};
     typename hd_wt_pass<shape>::sums sum;
     uint32_t const    empty = hd_cluster_address(s->empty, threadIdx.x % shape::peers);
-    hd_wt_pass<shape> all = {s, empty, 0, s->job.k_tiles};
+    hd_wt_pass<shape> all = {s, empty, HD_WT_TOKENS, 0, s->job.row0, 0};
+    all.start();
     all.run(turn, sum);
     hd_wt_sync_cluster(); /* nobody still uses the ring, nor sends to this block's
                            */
@@ -160,12 +158,16 @@ static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<shape> *s)
 template <typename shape> static __device__ __forceinline__ void hd_wt_make(hd_wt_shared<shape> *s)
 {
     hd_wt_start(s);
-    if (hd_wt_multiplies()) {
+    if (threadIdx.x < HD_WT_MULTIPLIES) {
+        hd_wt_take_registers<HD_WT_MULTIPLY_REGISTERS>();
         hd_wt_multiply(s);
         return;
     }
+    hd_wt_give_registers<HD_WT_OTHER_REGISTERS>();
     if (threadIdx.x >= HD_WT_MULTIPLIES + HD_WT_CONVERTS) {
-        if (threadIdx.x < HD_WT_MULTIPLIES + HD_WT_CONVERTS + 32) hd_wt_publish(s);
+        hd_wt_turn<shape::slots> turn = {0, 0};
+        if (threadIdx.x < HD_WT_MULTIPLIES + HD_WT_CONVERTS + 32)
+            hd_wt_publish(s, 0, shape::own, turn);
     } else if constexpr (shape::is_coded)
         hd_wt_decode(s);
     else if (s->job.is_wide)

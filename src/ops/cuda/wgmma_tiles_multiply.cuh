@@ -125,69 +125,95 @@ static __device__ __forceinline__ hd_wt_coded hd_wt_read(const hd_wt_shared<shap
 
 /* ---- multiplying ---- */
 
-/* What a thread that multiplies reads for a part: codes and scales of its chunk
- * 0. */
+/* What a thread that multiplies reads next for a part: codes and scales of a chunk. */
 struct hd_wt_source {
     const uint8_t *w, *sf;
     bool           is_in; /* whether the matrix has its rows */
 };
 
 template <typename shape>
-static __device__ __forceinline__ hd_wt_source hd_wt_find_source(const hd_wt_job &j, int part)
+static __device__ __forceinline__ hd_wt_source hd_wt_find_source(const hd_wt_job &j, int32_t row0,
+                                                                 int part)
 {
     int const     warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    int32_t const row_tile = j.row0 / HD_TILES_ROWS + part * 4 + warp / 2;
+    int32_t const row_tile = row0 / HD_TILES_ROWS + part * 4 + warp / 2;
     bool const    is_in = row_tile < j.row_tiles;
     int64_t const first = is_in ? (int64_t)row_tile * j.k_tiles : 0;
     return {j.w + first * HD_TILES_CODE_BYTES + warp % 2 * (HD_TILES_CODE_BYTES / 2) + lane * 16,
             j.sf + first * shape::tile_scales + (shape::is_nvfp4 ? lane * 4 : lane / 4 * 8), is_in};
 }
 
-/* Starts copying what the thread needs of chunk c. */
+/* Starts copying what the thread needs of a chunk, and moves on to the next. */
 template <typename shape>
-static __device__ __forceinline__ void hd_wt_load(hd_wt_shared<shape> *s, const hd_wt_source &from,
-                                                  int32_t c, int stage, int part)
+static __device__ __forceinline__ void hd_wt_load(hd_wt_shared<shape> *s, hd_wt_source &from,
+                                                  int stage, int part)
 {
     unsigned const at = (unsigned)part * HD_WT_MULTIPLIES + threadIdx.x;
-    hd_copy_16_or_zero(&s->codes[stage][at], from.w + (int64_t)c * HD_TILES_CODE_BYTES, from.is_in);
-    const uint8_t *const scales = from.sf + (int64_t)c * shape::tile_scales;
-    uint8_t *const       to = &s->scales[stage][at * shape::lane_scales];
-    hd_copy_4_or_zero(to, scales, from.is_in);
-    if (!shape::is_nvfp4) hd_copy_4_or_zero(to + 4, scales + 4, from.is_in);
+    uint8_t *const to = &s->scales[stage][at * shape::lane_scales];
+    hd_copy_16_or_zero(&s->codes[stage][at], from.w, from.is_in);
+    hd_copy_4_or_zero(to, from.sf, from.is_in);
+    if (!shape::is_nvfp4) hd_copy_4_or_zero(to + 4, from.sf + 4, from.is_in);
+    from.w += HD_TILES_CODE_BYTES;
+    from.sf += shape::tile_scales;
 }
 
-/* What a thread that multiplies does. */
+/* What a thread that multiplies does, for tiles of rows that follow each other: weights are copied
+ * ahead, also those of the next tile. */
 template <typename shape> struct hd_wt_pass {
     using sums = float[shape::parts][HD_WT_SUMS];
     hd_wt_shared<shape> *s;
-    uint32_t             empty; /* the first such barrier of the block that it tells */
-    int32_t              first, end;
+    uint32_t             empty;    /* the first such barrier of the block that it tells */
+    int32_t              n_tokens; /* sums of others need not be made              */
+    int32_t              first;    /* chunk of the tile, counted through all tiles */
+    int32_t              row0;     /* of the tile that weights are copied of       */
+    int32_t              tiles;    /* to copy behind that one                      */
+    int32_t              left;     /* chunks to copy of that one                   */
     hd_wt_source         from[shape::parts];
     int                  stage;    /* of weights                */
     int                  slot;     /* of the chunk              */
-    int                  before;   /* that of the one before it */
     bool                 has_more; /* whether the chunk has more planes than the first */
 
-    /* Starts copying chunk c, unless it is behind the last. */
-    __device__ __forceinline__ void load(int32_t c, int to)
+    __device__ __forceinline__ void find_sources(void)
     {
 #pragma unroll
         for (int part = 0; part < shape::parts; part++)
-            if (c < end) hd_wt_load<shape>(s, from[part], c, to, part);
+            from[part] = hd_wt_find_source<shape>(s->job, row0, part);
+        left = s->job.k_tiles;
+    }
+
+    /* Starts copying the next chunk, unless that is behind the last. */
+    __device__ __forceinline__ void load(int to)
+    {
+        if (left == 0 && tiles > 0) {
+            row0 += shape::peers * shape::rows;
+            tiles--;
+            find_sources();
+        }
+#pragma unroll
+        for (int part = 0; part < shape::parts; part++)
+            if (left > 0) hd_wt_load<shape>(s, from[part], to, part);
+        if (left > 0) left--;
         hd_copy_commit();
     }
 
-    /* The slot of the chunk before is free, as far as this block's warpgroup is
-     * concerned. */
+    /* Starts copying weights: of the tile at row0 and `tiles` behind it. */
+    __device__ __forceinline__ void start(void)
+    {
+        find_sources();
+        for (int i = 0; i < shape::stages - 1; i++) load(i);
+        stage = 0;
+    }
+
+    /* The chunk's slot is free, as far as this block's warpgroup is concerned. */
     __device__ __forceinline__ void release(void)
     {
-        if (threadIdx.x % 128 < shape::peers) hd_barrier_arrive_at(empty + before * 8);
+        if (threadIdx.x % 128 < shape::peers) hd_barrier_arrive_at(empty + slot * 8);
     }
 
     /* Starts multiplying by the first planes, the last of them first. */
-    template <int planes>
-    __device__ __forceinline__ void multiply(int32_t c, const uint32_t (&a)[HD_WT_STEPS][4],
-                                             float (&sum)[HD_WT_SUMS])
+    template <int planes, int columns>
+    __device__ __forceinline__ void multiply_columns(int32_t c, const uint32_t (&a)[HD_WT_STEPS][4],
+                                                     float (&sum)[HD_WT_SUMS])
     {
         hd_wgmma_fence();
 #pragma unroll
@@ -195,19 +221,34 @@ template <typename shape> struct hd_wt_pass {
             uint64_t const b = hd_wgmma_operand(s->plane(c, slot, p));
 #pragma unroll
             for (int i = 0; i < HD_WT_STEPS; i++)
-                hd_wgmma_128<shape::is_coded>(sum, a[i], b + 2 * i,
-                                              c > first || i > 0 || p < planes - 1);
+                hd_wgmma_columns<columns, shape::is_coded>(sum, a[i], b + 2 * i,
+                                                           c > first || i > 0 || p < planes - 1);
         }
         hd_wgmma_commit();
     }
 
-    /* Decodes a part of chunk c, and multiplies it; of two parts the one before
-     * is done when it returns, a single one itself, since then what is decoded
-     * has no other place. */
+    /* The same by as many columns as there are tokens. */
+    template <int planes>
+    __device__ __forceinline__ void multiply(int32_t c, const uint32_t (&a)[HD_WT_STEPS][4],
+                                             float (&sum)[HD_WT_SUMS])
+    {
+        if (n_tokens > 96)
+            multiply_columns<planes, 128>(c, a, sum);
+        else if (n_tokens > 64)
+            multiply_columns<planes, 96>(c, a, sum);
+        else if (n_tokens > 32)
+            multiply_columns<planes, 64>(c, a, sum);
+        else
+            multiply_columns<planes, 32>(c, a, sum);
+    }
+
+    /* Decodes a part of chunk c, and multiplies it, which is done when it returns: meanwhile the
+     * other warpgroup decodes.  Decoding the next part beside the products of this one took longer.
+     * Commits stand beside the products: behind the branches they would be groups of their own. */
     __device__ __forceinline__ void make_part(int32_t c, int part, hd_wt_turn<shape::slots> &turn,
-                                              uint32_t (&a)[HD_WT_STEPS][4],
                                               float (&sum)[HD_WT_SUMS])
     {
+        uint32_t          a[HD_WT_STEPS][4];
         hd_wt_coded const coded = hd_wt_read<shape>(s, stage, part);
         hd_wt_decode_words<shape>(coded.w[0], coded.scale[0], a);
         hd_wt_decode_words<shape>(coded.w[1], coded.scale[1], a + 2);
@@ -216,10 +257,8 @@ template <typename shape> struct hd_wt_pass {
             multiply<shape::planes>(c, a, sum);
         else
             multiply<1>(c, a, sum);
-        if (part == 0) load(c + HD_WT_STAGES - 1, (stage == 0 ? HD_WT_STAGES : stage) - 1);
-        hd_wgmma_wait_for<shape::parts - 1>();
-        if (shape::parts == 1) before = slot;
-        if (part == 0 && (shape::parts == 1 || c > first)) release();
+        if (part == 0) load((stage == 0 ? shape::stages : stage) - 1);
+        hd_wgmma_wait_for<0>();
     }
 
     __device__ __forceinline__ void wait_for_slot(hd_wt_turn<shape::slots> &turn)
@@ -235,32 +274,24 @@ template <typename shape> struct hd_wt_pass {
         turn.next();
     }
 
-    /* Multiplies chunk c.  Each part has a place of its own for what is decoded.
-     */
-    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots>               &turn,
-                                         uint32_t (&a)[shape::parts][HD_WT_STEPS][4], sums &sum)
+    /* Multiplies chunk c. */
+    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn, sums &sum)
     {
-        hd_copy_wait<HD_WT_STAGES - 2>();
+        hd_copy_wait<shape::stages - 2>();
 #pragma unroll
-        for (int part = 0; part < shape::parts; part++)
-            make_part(c, part, turn, a[part], sum[part]);
-        before = slot;
-        stage = stage + 1 == HD_WT_STAGES ? 0 : stage + 1;
+        for (int part = 0; part < shape::parts; part++) make_part(c, part, turn, sum[part]);
+        release();
+        stage = stage + 1 == shape::stages ? 0 : stage + 1;
     }
 
+    /* Multiplies the next tile. */
     __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn, sums &sum)
     {
-        uint32_t a[shape::parts][HD_WT_STEPS][4];
-#pragma unroll
-        for (int part = 0; part < shape::parts; part++)
-            from[part] = hd_wt_find_source<shape>(s->job, part);
-        for (int i = 0; i < HD_WT_STAGES - 1; i++) load(first + i, i);
-        stage = 0;
-        for (int32_t c = first; c < end; c++) step(c, turn, a, sum);
+        int32_t const end = first + s->job.k_tiles;
+        for (int32_t c = first; c < end; c++) step(c, turn, sum);
 #pragma unroll
         for (int part = 0; part < shape::parts; part++) hd_wgmma_wait(sum[part]);
-        if (shape::parts > 1) release();
-        hd_copy_wait<0>();
+        first = end;
     }
 };
 

@@ -20,25 +20,26 @@
 #define HD_WT_SUMS               (HD_WT_TOKENS / 2) /* of a thread, in a part                */
 #define HD_WT_LINE               128                /* bytes of a token's columns in a plane */
 #define HD_WT_STEPS              (HD_TILES_COLS / 16)
-#define HD_WT_STAGES             4 /* of weights */
 
 /* What a kernel is made for.
  * parts     of a warpgroup: 64 rows each
- * is_coded  whether activations are codes: f16 then, one plane, which each
- * block decodes itself */
-template <int format_, int parts_, bool is_coded_> struct hd_wt_shape {
+ * is_coded  whether activations are codes: f16 then, one plane
+ * peers     blocks with the same tokens, each of which converts as many of them */
+template <int format_, int parts_, bool is_coded_, int peers_ = is_coded_ ? 1 : 2>
+struct hd_wt_shape {
     static constexpr int  format = format_, parts = parts_;
     static constexpr bool is_coded = is_coded_, is_nvfp4 = format == HD_FMT_NVFP4_TILES;
     static constexpr int  tile_scales = is_nvfp4 ? 128 : 64; /* bytes of a tile */
     static constexpr int  lane_scales = is_nvfp4 ? 4 : 8;    /* those that a lane needs */
     static constexpr int  rows = parts * HD_WT_MULTIPLIES / 2;
-    static constexpr int  peers = is_coded ? 1 : 2;   /* blocks with the same tokens     */
-    static constexpr int  own = HD_WT_TOKENS / peers; /* tokens that a block converts    */
+    static constexpr int  peers = peers_;
+    static constexpr int  own = HD_WT_TOKENS / peers; /* tokens that a block converts, at most */
     static constexpr int  turns = own / (HD_WT_CONVERTS / 4);
     static constexpr int  planes = is_coded ? 1 : 3;          /* of activations */
-    static constexpr int  slots = is_coded ? 8 : 4;           /* of chunks of the first  */
+    static constexpr int  slots = is_coded ? 7 : 4;           /* of chunks of the first  */
     static constexpr int  others = is_coded ? 0 : 2;          /* of chunks of the others */
-    static constexpr int  x_stages = is_coded ? 4 : 3;        /* of what they are made of        */
+    static constexpr int  x_stages = is_coded ? 8 : 3;        /* of what they are made of        */
+    static constexpr int  stages = is_coded ? 6 : 4;          /* of weights */
     static constexpr int  x_units = is_coded ? 2 : turns * 4; /* of it, for a thread       */
     static constexpr int  places = slots + others * (planes - 1);
 };
@@ -60,11 +61,12 @@ struct hd_wt_job {
     float *y[HD_WT_TOKENS];
 };
 
+/* It begins at a multiple of 1024. */
 template <typename shape> struct hd_wt_shared {
-    __align__(1024) uint8_t planes[shape::places][HD_WT_TOKENS * HD_WT_LINE];
+    uint8_t   planes[shape::places][HD_WT_TOKENS * HD_WT_LINE];
     uint4     x[shape::x_stages][shape::x_units][HD_WT_CONVERTS];
-    uint4     codes[HD_WT_STAGES][shape::parts * HD_WT_MULTIPLIES];
-    uint8_t   scales[HD_WT_STAGES][shape::parts * HD_WT_MULTIPLIES * shape::lane_scales];
+    uint4     codes[shape::stages][shape::parts * HD_WT_MULTIPLIES];
+    uint8_t   scales[shape::stages][shape::parts * HD_WT_MULTIPLIES * shape::lane_scales];
     uint32_t  x_sf[shape::is_coded ? shape::x_stages : 1][shape::is_coded ? HD_WT_CONVERTS : 1];
     uint64_t  made[shape::slots], full[shape::slots], empty[shape::slots];
     uint32_t  made_planes[shape::slots];            /* so many, and 256 where some is not 0 */
