@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(hd_wg_tile<format>::threads, 1)
         s->job.is_wide = hd_is_wide(a.x, a.k);
         s->job.n = a.n;
         s->job.k = a.k;
-        s->job.scale = format == HD_FMT_NVFP4_TILES ? a.w_scale[e] : 1.0f;
+        s->job.scale = 1.0f;
         s->job.row0 = (int32_t)blockIdx.x * hd_wg_tile<format>::rows;
     }
     for (int32_t from = 0; from < slots.all; from += HD_WG_TOKENS) {
