@@ -64,13 +64,12 @@ static inline bool hd_wt_is_large(const hd_gemm_args *a)
            hd_blocks(hd_wt_gemm_blocks(a, 1), HD_WT_PROCESSORS) * 6;
 }
 
-/* Another kernel has smaller tiles of tokens, and shares a tile's columns among
- * blocks, where tiles are few and columns many; of codes it reads the floats.
- */
-static inline bool hd_wt_gemm_supports(const void *args)
+/* Another kernel has smaller tiles of tokens, and shares a tile's columns among blocks, where tiles
+ * are few and columns many; of codes it reads the floats. */
+template <bool is_coded> static inline bool hd_wt_gemm_supports(const void *args)
 {
     const hd_gemm_args *const a = (const hd_gemm_args *)args;
-    return a->t > (a->has_codes ? 16 : 64) && (hd_wt_gemm_blocks(a, 1) >= 96 || a->k < 1024) &&
+    return a->t > (is_coded ? 16 : 64) && (hd_wt_gemm_blocks(a, 1) >= 96 || a->k < 1024) &&
            a->k > 0 && hd_fits_grid_y(a->t, HD_WT_TOKENS) && a->g <= 65535;
 }
 
@@ -84,8 +83,9 @@ static inline hd_status hd_launch_wt_shape(const hd_gemm_args *a, hd_stream *str
 }
 
 template <int format, bool is_coded>
-static inline hd_status hd_launch_wt_gemm(const hd_gemm_args *a, hd_stream *stream)
+static inline hd_status hd_launch_wt_gemm(const void *args, hd_stream *stream)
 {
+    const hd_gemm_args *const a = (const hd_gemm_args *)args;
     if (a->n == 0 || a->g == 0) return HD_OK;
     return hd_wt_is_large(a) ? hd_launch_wt_shape<hd_wt_shape<format, 2, is_coded>>(a, stream)
                              : hd_launch_wt_shape<hd_wt_shape<format, 1, is_coded>>(a, stream);
