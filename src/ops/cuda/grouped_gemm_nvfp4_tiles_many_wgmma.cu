@@ -1,6 +1,7 @@
 #include "wgmma_tiles_grouped_gemm.cuh"
 
-/* grouped_gemm_nvfp4_tiles for many tokens on Hopper: see wgmma_tiles_grouped_gemm.cuh. */
+/* grouped_gemm_nvfp4_tiles for many tokens on Hopper, activations as floats: see
+ * wgmma_tiles_grouped_gemm.cuh. */
 
 bool hd_grouped_gemm_nvfp4_tiles_many_wgmma_supports(const void *args)
 {
@@ -10,7 +11,5 @@ bool hd_grouped_gemm_nvfp4_tiles_many_wgmma_supports(const void *args)
 hd_status hd_grouped_gemm_nvfp4_tiles_many_wgmma(const void *args, hd_stream *stream)
 {
     const hd_grouped_gemm_args *const a = (const hd_grouped_gemm_args *)args;
-    return a->has_codes
-               ? hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, true, 2>>(a, stream)
-               : hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, false>>(a, stream);
+    return hd_launch_wt_grouped<hd_wt_shape<HD_FMT_NVFP4_TILES, 2, false>>(a, stream);
 }

@@ -156,17 +156,7 @@ static __device__ __forceinline__ void hd_wgmma_f16(float (&c)[64], const uint32
                          HD_SIXTEEN_OUT(c, 48));
 }
 
-/* c += A B for 32 and for 256 columns. */
-static __device__ __forceinline__ void hd_wgmma_32(float (&c)[16], const uint32_t a[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15"
-                 "}, {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
-                 : HD_SIXTEEN(c, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
+/* c += A B for 256 columns. */
 static __device__ __forceinline__ void hd_wgmma_256(float (&c)[128], const uint32_t a[4],
                                                     uint64_t b)
 {

@@ -60,12 +60,10 @@ static __device__ __forceinline__ void hd_wr_product(float (&sum)[cols / 2], con
 {
     if constexpr (cols == 256)
         hd_wgmma_256(sum, a, b);
-    else if constexpr (cols == 128)
-        hd_wgmma_128<false>(sum, a, b, true);
     else if constexpr (cols == 64)
         hd_wgmma_64<true>(sum, a, b);
     else
-        hd_wgmma_32(sum, a, b);
+        hd_wgmma_columns<cols, false>(sum, a, b, true);
 }
 
 /* What a thread that multiplies does. */

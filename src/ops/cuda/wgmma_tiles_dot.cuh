@@ -8,23 +8,27 @@
 /* The common core of products of four-bit weights in tiles (quant/tiles.h) with more tokens
  * than wgmma_dot.cuh takes at once, for Hopper's tensor cores.
  *
- * Bound by: the tensor cores and what is decoded and converted beside them.
+ * Bound by: the tensor cores and what is decoded and converted beside them: while they are busy a
+ * warp makes an instruction in about six cycles.
  * Tile: 256 rows of weights, 128 where blocks are few, x 128 tokens, 64 columns (a chunk) at a
- * time; of experts with fewer tokens 96, 64 or 32. Of floats, and of experts' codes, the two blocks
- * of a cluster have the same tokens: each converts one half of them, and copies that to the other's
- * shared memory. Codes are small: a block of a plain product decodes all of its own. Warps: two
- * warpgroups multiply, one or two parts of 64 rows each: one decodes while the other's products
- * run; a third one converts, and a warp publishes what it made. Product: wgmma with f32 sums.  The
- * weights are operand A, decoded in registers; a thread copies the words that it decodes to places
- * of its own, some chunks ahead, so nobody waits for another. The activations are operand B.
+ * time; 128 rows x 64 tokens where there are no more; of experts with fewer 96, 64 or 32.  The two
+ * blocks of a cluster have the same tokens: each converts one half of them, and copies that to the
+ * other's shared memory.
+ * Warps: two warpgroups multiply, one or two parts of 64 rows each: one decodes while the other's
+ * products run; a third one converts, and a warp publishes what it made.
+ * Product: wgmma with f32 sums.  The weights are operand A, decoded in registers; a thread copies
+ * the words that it decodes to places of its own, some chunks ahead, so nobody waits for another.
+ * The activations are operand B.
  * Floats: bf16, which e2m1 x e4m3 (times 2^-7) and e2m1 x 2^e fit.  An f32 is the sum of three of
  * them (24 bits, cut off, so nothing overflows), each a plane of its own.  A chunk that has only
  * the first, of activations that were rounded to bf16 or less, leaves the others out; the tensor
- * cores would add 0. Codes: f16, which e2m1 x e4m3 (times 2^-14) fits, so one plane; a token's
- * scale comes at last. Ring: a slot holds the first planes of a chunk, swizzled by 128 bytes; the
- * others have places of their own, fewer.  It is full when all tokens have come, empty when all
- * blocks that have a copy have multiplied it. Order of k inside a chunk is free, so codes of
- * weights stay where the tile has them and the columns of the activations are laid out alike. */
+ * cores would add 0.
+ * Codes: f16, which e2m1 x e4m3 (times 2^-14) fits, so one plane; a token's scale comes at last.
+ * Ring: a slot holds the first planes of a chunk, swizzled by 128 bytes; the others have places of
+ * their own, fewer.  It is full when all tokens have come, empty when all blocks that have a copy
+ * have multiplied it.
+ * Order of k inside a chunk is free, so codes of weights stay where the tile has them and the
+ * columns of the activations are laid out alike. */
 
 /* ---- results ---- */
 
@@ -37,11 +41,12 @@ struct hd_wt_results {
 /* Puts a thread's sums of a part to those of their tokens: elements 4 j .. 4 j
  * + 3 are rows lane / 4, the same, and lane / 4 + 8 twice, of tokens 8 j + 2
  * (lane % 4) and the next. */
-static __device__ __forceinline__ void hd_wt_put(hd_wt_results *out, const float (&sum)[HD_WT_SUMS])
+template <int n>
+static __device__ __forceinline__ void hd_wt_put(hd_wt_results *out, const float (&sum)[n])
 {
     int const lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll
-    for (int i = 0; i < HD_WT_SUMS; i++)
+    for (int i = 0; i < n; i++)
         out[i / 4 * 8 + lane % 4 * 2 + i % 2].row[row + i % 4 / 2 * 8] = 0.0f + sum[i];
 }
 
@@ -131,7 +136,7 @@ template <typename shape>
 static __device__ __forceinline__ void hd_wt_decode(hd_wt_shared<shape> *s)
 {
     hd_wt_turn<shape::slots> turn = {0, 1};
-    hd_wt_decode_own<8 / shape::peers>(s, shape::own, turn);
+    hd_wt_decode_own<shape::own / 16>(s, shape::own, turn);
 }
 
 template <typename shape>
@@ -140,18 +145,19 @@ static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<shape> *s)
     hd_wt_turn<shape::slots>         turn = {0, 0};
     typename hd_wt_pass<shape>::sums sum;
     uint32_t const    empty = hd_cluster_address(s->empty, threadIdx.x % shape::peers);
-    hd_wt_pass<shape> all = {s, empty, HD_WT_TOKENS, 0, s->job.row0, 0};
+    hd_wt_pass<shape> all = {s, empty, shape::tokens, 0, s->job.row0, 0};
     all.start();
     all.run(turn, sum);
     hd_wt_sync_cluster(); /* nobody still uses the ring, nor sends to this block's
                            */
     auto *const out = (hd_wt_results *)s->planes;
 #pragma unroll
-    for (int part = 0; part < shape::parts; part++) hd_wt_put(out + part * HD_WT_TOKENS, sum[part]);
+    for (int part = 0; part < shape::parts; part++)
+        hd_wt_put(out + part * shape::tokens, sum[part]);
     asm volatile("bar.sync 2, %0;" ::"n"(HD_WT_MULTIPLIES) : "memory");
 #pragma unroll
     for (int part = 0; part < shape::parts; part++)
-        hd_wt_write<shape>(s->job, part, out + part * HD_WT_TOKENS);
+        hd_wt_write<shape>(s->job, part, out + part * shape::tokens);
 }
 
 /* Makes the block's job, which is noted. */

@@ -291,14 +291,14 @@ template <typename shape> struct hd_wt_place {
 /* Writes a thread's sums of a part. */
 template <typename shape>
 static __device__ __forceinline__ void hd_wt_write_part(const hd_wt_job &j, int32_t row0,
-                                                        const float (&sum)[HD_WT_SUMS])
+                                                        const float (&sum)[shape::sums])
 {
     int const     lane = (int)threadIdx.x % 32;
     int32_t const row = row0 + (int)threadIdx.x / 32 * 16 + lane / 4, n_tokens = j.n_tokens;
     float const   scale = j.scale;
     if (row0 + (int)threadIdx.x / 32 * 16 >= j.row_tiles * HD_TILES_ROWS) return;
 #pragma unroll
-    for (int i = 0; i < HD_WT_SUMS; i++) {
+    for (int i = 0; i < shape::sums; i++) {
         int const token = i / 4 * 8 + lane % 4 * 2 + i % 2;
         if (token < n_tokens)
             j.y[token][row + i % 4 / 2 * 8] =

@@ -91,32 +91,47 @@ struct hd_wt_coded {
     uint32_t w[2][2], scale[2][2];
 };
 
+/* The same as it lies in shared memory. */
+struct hd_wt_raw {
+    uint4    words;
+    uint32_t scales[2];
+};
+
 template <typename shape>
-static __device__ __forceinline__ hd_wt_coded hd_wt_read(const hd_wt_shared<shape> *s, int stage,
-                                                         int part)
+static __device__ __forceinline__ void hd_wt_read(const hd_wt_shared<shape> *s, int stage, int part,
+                                                  hd_wt_raw *raw)
 {
     unsigned const at = (unsigned)part * HD_WT_MULTIPLIES + threadIdx.x;
-    uint4 const    words = s->codes[stage][at];
-    bool const     is_lower = threadIdx.x / 32 % 2 != 0; /* half of the tile's rows */
-    hd_wt_coded    c = {{{words.x, words.z}, {words.y, words.w}}};
+    raw->words = s->codes[stage][at];
+    if (shape::is_nvfp4) {
+        raw->scales[0] = ((const uint32_t *)s->scales[stage])[at];
+    } else {
+        uint2 const both = ((const uint2 *)s->scales[stage])[at];
+        raw->scales[0] = both.x;
+        raw->scales[1] = both.y;
+    }
+}
+
+template <typename shape>
+static __device__ __forceinline__ hd_wt_coded hd_wt_take_apart(const hd_wt_raw &raw)
+{
+    uint4 const &words = raw.words;
+    bool const   is_lower = threadIdx.x / 32 % 2 != 0; /* half of the tile's rows */
+    hd_wt_coded  c = {{{words.x, words.z}, {words.y, words.w}}};
     if (shape::is_coded) {
-        uint32_t const word = ((const uint32_t *)s->scales[stage])[at];
-        hd_wt_scales(word >> (is_lower ? 16 : 0), c.scale[0]);
+        hd_wt_scales(raw.scales[0] >> (is_lower ? 16 : 0), c.scale[0]);
         c.scale[1][0] = c.scale[0][0];
         c.scale[1][1] = c.scale[0][1];
     } else if (shape::is_nvfp4) {
-        uint32_t const word = ((const uint32_t *)s->scales[stage])[at];
-        uint32_t const codes = __byte_perm(word, 0, is_lower ? 0x4342 : 0x4140) << 4;
+        uint32_t const codes = __byte_perm(raw.scales[0], 0, is_lower ? 0x4342 : 0x4140) << 4;
         uint32_t const pair =
             hd_wt_multiply_pair(hd_wt_multiply_pair(codes, HD_WT_2_120), HD_WT_2_119);
         c.scale[0][0] = c.scale[1][0] = __byte_perm(pair, 0, 0x1010);
         c.scale[0][1] = c.scale[1][1] = __byte_perm(pair, 0, 0x3232);
     } else {
-        uint2 const both = ((const uint2 *)s->scales[stage])[at];
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* 2^(code - 127) */
-            uint32_t const word = i / 2 ? both.y : both.x;
-            uint32_t const code = word >> (is_lower ? 16 : 0) >> (8 * (i % 2)) & 255;
+            uint32_t const code = raw.scales[i / 2] >> (is_lower ? 16 : 0) >> (8 * (i % 2)) & 255;
             c.scale[i / 2][i % 2] = (code ? code << 7 : 0x40) * 0x10001u;
         }
     }
@@ -160,7 +175,8 @@ static __device__ __forceinline__ void hd_wt_load(hd_wt_shared<shape> *s, hd_wt_
 /* What a thread that multiplies does, for tiles of rows that follow each other: weights are copied
  * ahead, also those of the next tile. */
 template <typename shape> struct hd_wt_pass {
-    using sums = float[shape::parts][HD_WT_SUMS];
+    using part_sums = float[shape::sums];
+    using sums = part_sums[shape::parts];
     hd_wt_shared<shape> *s;
     uint32_t             empty;    /* the first such barrier of the block that it tells */
     int32_t              n_tokens; /* sums of others need not be made              */
@@ -171,6 +187,7 @@ template <typename shape> struct hd_wt_pass {
     hd_wt_source         from[shape::parts];
     int                  stage;    /* of weights                */
     int                  slot;     /* of the chunk              */
+    hd_wt_raw            raw;      /* what is decoded next      */
     bool                 has_more; /* whether the chunk has more planes than the first */
 
     __device__ __forceinline__ void find_sources(void)
@@ -202,6 +219,8 @@ template <typename shape> struct hd_wt_pass {
         find_sources();
         for (int i = 0; i < shape::stages - 1; i++) load(i);
         stage = 0;
+        hd_copy_wait<shape::stages - 2>();
+        hd_wt_read(s, 0, 0, &raw);
     }
 
     /* The chunk's slot is free, as far as this block's warpgroup is concerned. */
@@ -213,7 +232,7 @@ template <typename shape> struct hd_wt_pass {
     /* Starts multiplying by the first planes, the last of them first. */
     template <int planes, int columns>
     __device__ __forceinline__ void multiply_columns(int32_t c, const uint32_t (&a)[HD_WT_STEPS][4],
-                                                     float (&sum)[HD_WT_SUMS])
+                                                     part_sums &sum)
     {
         hd_wgmma_fence();
 #pragma unroll
@@ -229,13 +248,14 @@ template <typename shape> struct hd_wt_pass {
 
     /* The same by as many columns as there are tokens. */
     template <int planes>
-    __device__ __forceinline__ void multiply(int32_t c, const uint32_t (&a)[HD_WT_STEPS][4],
-                                             float (&sum)[HD_WT_SUMS])
+    __device__ __forceinline__ void multiply(int32_t    c, const uint32_t (&a)[HD_WT_STEPS][4],
+                                             part_sums &sum)
     {
+        constexpr int most = shape::tokens;
         if (n_tokens > 96)
-            multiply_columns<planes, 128>(c, a, sum);
+            multiply_columns<planes, most>(c, a, sum);
         else if (n_tokens > 64)
-            multiply_columns<planes, 96>(c, a, sum);
+            multiply_columns < planes, most<96 ? most : 96>(c, a, sum);
         else if (n_tokens > 32)
             multiply_columns<planes, 64>(c, a, sum);
         else
@@ -246,12 +266,13 @@ template <typename shape> struct hd_wt_pass {
      * other warpgroup decodes.  Decoding the next part beside the products of this one took longer.
      * Commits stand beside the products: behind the branches they would be groups of their own. */
     __device__ __forceinline__ void make_part(int32_t c, int part, hd_wt_turn<shape::slots> &turn,
-                                              float (&sum)[HD_WT_SUMS])
+                                              part_sums &sum)
     {
         uint32_t          a[HD_WT_STEPS][4];
-        hd_wt_coded const coded = hd_wt_read<shape>(s, stage, part);
+        hd_wt_coded const coded = hd_wt_take_apart<shape>(raw);
         hd_wt_decode_words<shape>(coded.w[0], coded.scale[0], a);
         hd_wt_decode_words<shape>(coded.w[1], coded.scale[1], a + 2);
+        read_next(part);
         if (part == 0) wait_for_slot(turn);
         if (shape::planes > 1 && has_more)
             multiply<shape::planes>(c, a, sum);
@@ -259,6 +280,18 @@ template <typename shape> struct hd_wt_pass {
             multiply<1>(c, a, sum);
         if (part == 0) load((stage == 0 ? shape::stages : stage) - 1);
         hd_wgmma_wait_for<0>();
+    }
+
+    /* Before the tensor cores are busy: shared memory answers late then.  Behind the last chunk
+     * this reads what nobody needs. */
+    __device__ __forceinline__ void read_next(int part)
+    {
+        if (part + 1 < shape::parts) {
+            hd_wt_read(s, stage, part + 1, &raw);
+            return;
+        }
+        hd_copy_wait<shape::stages - (shape::parts > 1 ? 2 : 3)>();
+        hd_wt_read(s, stage + 1 == shape::stages ? 0 : stage + 1, 0, &raw);
     }
 
     __device__ __forceinline__ void wait_for_slot(hd_wt_turn<shape::slots> &turn)
@@ -277,7 +310,6 @@ template <typename shape> struct hd_wt_pass {
     /* Multiplies chunk c. */
     __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn, sums &sum)
     {
-        hd_copy_wait<shape::stages - 2>();
 #pragma unroll
         for (int part = 0; part < shape::parts; part++) make_part(c, part, turn, sum[part]);
         release();

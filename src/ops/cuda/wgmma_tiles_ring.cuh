@@ -16,31 +16,34 @@
 #define HD_WT_THREADS            (HD_WT_MULTIPLIES + HD_WT_CONVERTS + HD_WT_PUBLISHES)
 #define HD_WT_MULTIPLY_REGISTERS 208
 #define HD_WT_OTHER_REGISTERS    48
-#define HD_WT_TOKENS             128                /* of a tile                             */
-#define HD_WT_SUMS               (HD_WT_TOKENS / 2) /* of a thread, in a part                */
-#define HD_WT_LINE               128                /* bytes of a token's columns in a plane */
+#define HD_WT_TOKENS             128 /* of a tile                             */
+#define HD_WT_LINE               128 /* bytes of a token's columns in a plane */
 #define HD_WT_STEPS              (HD_TILES_COLS / 16)
 
 /* What a kernel is made for.
  * parts     of a warpgroup: 64 rows each
- * is_coded  whether activations are codes: f16 then, one plane
- * peers     blocks with the same tokens, each of which converts as many of them */
-template <int format_, int parts_, bool is_coded_, int peers_ = is_coded_ ? 1 : 2>
-struct hd_wt_shape {
-    static constexpr int  format = format_, parts = parts_;
+ * is_coded  whether activations are codes: f16 then, in one plane
+ * tokens    of a tile: 128, or 64, whose chunks pass so fast that more of them must be on the way
+ */
+template <int format_, int parts_, bool is_coded_, int tokens_ = HD_WT_TOKENS> struct hd_wt_shape {
+    static constexpr int  format = format_, parts = parts_, tokens = tokens_;
     static constexpr bool is_coded = is_coded_, is_nvfp4 = format == HD_FMT_NVFP4_TILES;
+    static constexpr bool is_small = tokens < HD_WT_TOKENS;
     static constexpr int  tile_scales = is_nvfp4 ? 128 : 64; /* bytes of a tile */
     static constexpr int  lane_scales = is_nvfp4 ? 4 : 8;    /* those that a lane needs */
     static constexpr int  rows = parts * HD_WT_MULTIPLIES / 2;
-    static constexpr int  peers = peers_;
-    static constexpr int  own = HD_WT_TOKENS / peers; /* tokens that a block converts, at most */
+    static constexpr int  sums = tokens / 2;    /* of a thread, in a part          */
+    static constexpr int  peers = 2;            /* blocks with the same tokens     */
+    static constexpr int  own = tokens / peers; /* tokens that a block converts, at most */
     static constexpr int  turns = own / (HD_WT_CONVERTS / 4);
-    static constexpr int  planes = is_coded ? 1 : 3;          /* of activations */
-    static constexpr int  slots = is_coded ? 7 : 4;           /* of chunks of the first  */
-    static constexpr int  others = is_coded ? 0 : 2;          /* of chunks of the others */
-    static constexpr int  x_stages = is_coded ? 8 : 3;        /* of what they are made of        */
-    static constexpr int  stages = is_coded ? 6 : 4;          /* of weights */
-    static constexpr int  x_units = is_coded ? 2 : turns * 4; /* of it, for a thread       */
+    static constexpr int  planes = is_coded ? 1 : 3;               /* of activations */
+    static constexpr int  slots = is_coded ? 8 : is_small ? 6 : 4; /* of chunks of the first */
+    static constexpr int  others = is_coded ? 0 : 2;               /* of chunks of the others */
+    static constexpr int  stages = is_small ? 8 : 4;               /* of weights */
+    static constexpr int  x_stages = is_small   ? 6
+                                     : is_coded ? 4
+                                                : 3;          /* of what planes are made of */
+    static constexpr int  x_units = is_coded ? 2 : turns * 4; /* of it, for a thread */
     static constexpr int  places = slots + others * (planes - 1);
 };
 
@@ -63,7 +66,7 @@ struct hd_wt_job {
 
 /* It begins at a multiple of 1024. */
 template <typename shape> struct hd_wt_shared {
-    uint8_t   planes[shape::places][HD_WT_TOKENS * HD_WT_LINE];
+    uint8_t   planes[shape::places][shape::tokens * HD_WT_LINE];
     uint4     x[shape::x_stages][shape::x_units][HD_WT_CONVERTS];
     uint4     codes[shape::stages][shape::parts * HD_WT_MULTIPLIES];
     uint8_t   scales[shape::stages][shape::parts * HD_WT_MULTIPLIES * shape::lane_scales];
