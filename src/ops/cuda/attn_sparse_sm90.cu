@@ -231,14 +231,22 @@ copy_first(const hd_attn_job *j, const hd_attn_task *k, hd_attn_shared<format, h
     return {is_key};
 }
 
+/* A tile to be copied: where to, and the list place and row of this lane's key. */
+struct next_tile {
+    int     buffer;
+    bool    is_there; /* otherwise the tiles have ended */
+    int32_t at, row;
+};
+
 /* Starts copying one more tile, where there is one; a group of copies all the same. */
 template <hd_row_format format, int heads>
-static __device__ __forceinline__ void
-copy_next(const hd_attn_job *j, const hd_attn_task *k, hd_attn_shared<format, heads> *s, int buffer,
-          bool has_next, int32_t at, int32_t row, keys_there<format> &there)
+static __device__ __forceinline__ void copy_next(const hd_attn_job *j, const hd_attn_task *k,
+                                                 hd_attn_shared<format, heads> *s,
+                                                 const next_tile &next, keys_there<format> &there)
 {
-    if (has_next)
-        there.set(buffer, copy_tiles<format>(j, s, buffer, 1, hd_attn_place_key(j, k, at, row)));
+    if (next.is_there)
+        there.set(next.buffer, copy_tiles<format>(j, s, next.buffer, 1,
+                                                  hd_attn_place_key(j, k, next.at, next.row)));
     hd_copy_commit();
 }
 
@@ -255,13 +263,12 @@ static __device__ __forceinline__ void attend(const hd_attn_job *j, const hd_att
     uint32_t            parity = 0;
     store_queries<format, heads>(j, s, q);
     for (int32_t first = k->first; first < k->end; first += n) {
-        int const     next = (buffer + tiles) % buffers;
-        bool const    has_next = first + tiles * n < k->end;
-        int32_t const at = own_place<format>(k, first + tiles * n, 1);
-        int32_t const row = has_next ? hd_attn_find_row(j, k, at) : -1;
+        next_tile next = {(buffer + tiles) % buffers, first + tiles * n < k->end,
+                          own_place<format>(k, first + tiles * n, 1), -1};
+        if (next.is_there) next.row = hd_attn_find_row(j, k, next.at);
         split_tile<format, heads, buffers>(j, s, buffer, there.of(buffer), parity);
         __syncthreads();
-        if (buffers > 1) copy_next<format>(j, k, s, next, has_next, at, row, there);
+        if (buffers > 1) copy_next<format>(j, k, s, next, there);
         hd_attn_multiply<format, heads>(s, s->keys[buffer]);
         __syncthreads();
         hd_attn_weigh<format, heads>(j->a.scale, s, state);
@@ -269,7 +276,7 @@ static __device__ __forceinline__ void attend(const hd_attn_job *j, const hd_att
         hd_attn_add<format, heads>(s, s->keys[buffer], sum);
         if (buffers == 1) {
             __syncthreads();
-            copy_next<format>(j, k, s, next, has_next, at, row, there);
+            copy_next<format>(j, k, s, next, there);
         }
         if ((first - k->first) % HD_ATTN_THREADS == HD_ATTN_THREADS - n) {
             int32_t const ahead = first + (tiles + 1) * n + hd_thread();
