@@ -18,6 +18,8 @@ PREFIX ?= /usr/local
 FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
 SAN    ?=
 CUDA   ?=
+# For src/ops/x86 only, behind all other flags.
+KERNEL_CFLAGS ?=
 BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/$(if $(filter thread,$(SAN)),tsan,san))$(if $(CUDA),/cuda)
 
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
@@ -46,7 +48,8 @@ endif
 # ISA files are the only ones compiled for more than the base machine.
 ISA_avx2   := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi
-isa_flags = $(if $(filter %_avx2.c,$<),$(ISA_avx2))$(if $(filter %_avx512.c,$<),$(ISA_avx512))
+isa_flags = $(if $(filter %_avx2.c,$<),$(ISA_avx2))$(if $(filter %_avx512.c,$<),$(ISA_avx512)) \
+    $(if $(filter src/ops/x86/%,$<),$(KERNEL_CFLAGS))
 
 # The program alone needs libevent and OpenSSL, which the server stands on.
 SERVER_LIBS := -levent_openssl -levent_core -lssl -lcrypto
