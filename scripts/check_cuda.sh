@@ -59,7 +59,8 @@ may_store="
     grouped_gemm_bf16_cuda grouped_gemm_bf16_wgmma grouped_gemm_f32_cuda grouped_gemm_fp8_cuda
     grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_cuda grouped_gemm_mxfp4_tiles_many_wgmma
     grouped_gemm_mxfp4_tiles_sm90 grouped_gemm_nvfp4_cuda grouped_gemm_nvfp4_sm120
-    grouped_gemm_nvfp4_tiles_many_wgmma grouped_gemm_nvfp4_tiles_sm90 head_rows_cuda
+    grouped_gemm_nvfp4_tiles_codes_many_wgmma grouped_gemm_nvfp4_tiles_many_wgmma
+    grouped_gemm_nvfp4_tiles_sm90 head_rows_cuda
     index_score_cuda rmsnorm_nvfp4_cuda
 "
 

@@ -57,6 +57,9 @@ typedef struct hd_cases {
     /* Fills one input operand; operands come in the order of describe().  NULL: floats of the
      * pattern everywhere. */
     void (*fill)(const void *args, const hd_operand *o, void *data, test_case *c);
+    /* Whether case i is of a size that only kernels of an accelerator treat otherwise, and large:
+     * the others have no such case.  NULL: there is none. */
+    bool (*is_for_device)(int32_t i);
     test_alias alias[2];
 } hd_cases;
 

@@ -23,6 +23,7 @@ static const struct {
     {16, 65, 512, 1, 6, 0, 4, 0, 0},      /* two clusters a token   */
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_LARGE  3  /* the last of them */
 #define N_WIDTHS 33 /* rows of 1 .. 33 elements */
 #define N_EACH   (N_SHAPES - TEST_MODEL_CASES + N_WIDTHS)
 
@@ -151,8 +152,15 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_floats(o, data, c);
 }
 
+static bool is_large(int32_t i)
+{
+    int32_t const shape = TEST_MODEL_CASES + (i - TEST_MODEL_CASES) % N_EACH;
+    return i >= TEST_MODEL_CASES && shape >= N_SHAPES - N_LARGE && shape < N_SHAPES;
+}
+
 const hd_cases hd_cases_attn_sparse = {.n = TEST_MODEL_CASES + N_EACH * HD_N_ROW_FORMATS,
                                        .patterns = TEST_FINITE & ~(1U << TEST_WIDE),
                                        .rows = offsetof(hd_attn_sparse_args, t),
+                                       .is_for_device = is_large,
                                        .make = make,
                                        .fill = fill};

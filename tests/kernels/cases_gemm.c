@@ -64,10 +64,13 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_weights(o, data, c);
 }
 
+static bool is_large(int32_t i) { return i >= N_SHAPES + N_WIDE + N_DEEP; }
+
 #define CASES_AND(more, format_variant)                                                     \
     {                                                                                       \
         .n = N_SHAPES + N_WIDE + N_DEEP + (more), .variant = (format_variant),              \
-        .patterns = TEST_ALL, .rows = offsetof(hd_gemm_args, t), .make = make, .fill = fill \
+        .patterns = TEST_ALL, .rows = offsetof(hd_gemm_args, t), .is_for_device = is_large, \
+        .make = make, .fill = fill                                                          \
     }
 #define CASES(format_variant) CASES_AND(0, format_variant)
 const hd_cases hd_cases_gemm_f32 = CASES(HD_FMT_F32);

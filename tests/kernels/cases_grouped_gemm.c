@@ -26,12 +26,13 @@ static const struct {
     {1, 133, 768, 64, 3, false},
     {3, 6, 64, 512, 7, true},
     {1, 133, 768, 64, 3, true},
-    /* experts with more slots than a tile has tokens, three tiles of rows; many of them */
+    /* more slots of an expert than a tile has tokens, three tiles of rows; many experts */
     {200, 2, 288, 192, 2, false},
     {700, 3, 32, 64, 900, false},
     {200, 2, 288, 192, 2, true},
     {700, 3, 32, 64, 900, true}};
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_LARGE  4 /* the last of them */
 #define N_WIDE   17
 #define N_DEEP   17
 
@@ -87,10 +88,13 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
             ((int32_t *)data)[i] = test_below(&c->rng, a->e);
 }
 
+static bool is_large(int32_t i) { return i >= N_SHAPES - N_LARGE && i < N_SHAPES; }
+
 #define CASES(format_variant)                                                               \
     {                                                                                       \
         .n = N_SHAPES + N_WIDE + N_DEEP, .variant = (format_variant), .patterns = TEST_ALL, \
-        .rows = offsetof(hd_grouped_gemm_args, t), .make = make, .fill = fill               \
+        .rows = offsetof(hd_grouped_gemm_args, t), .is_for_device = is_large, .make = make, \
+        .fill = fill                                                                        \
     }
 const hd_cases hd_cases_grouped_gemm_f32 = CASES(HD_FMT_F32);
 const hd_cases hd_cases_grouped_gemm_bf16 = CASES(HD_FMT_BF16);

@@ -35,6 +35,7 @@ static const struct {
     {4100, 1, 128, 64, 4, NORM | WEIGHT | HADAMARD | STORE, 4, 300, 64},
 };
 #define N_SHAPES (int32_t)(sizeof shapes / sizeof shapes[0])
+#define N_LARGE  5 /* the last of them */
 /* Stored in each format. */
 static const struct {
     int32_t t, d, n_seq, cap, group, page;
@@ -136,8 +137,11 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_floats(o, data, c);
 }
 
+static bool is_large(int32_t i) { return i >= N_SHAPES - N_LARGE && i < N_SHAPES; }
+
 const hd_cases hd_cases_head_rows = {.n = N_SHAPES + N_EACH * HD_N_ROW_FORMATS + N_SIZES + N_TAILS,
                                      .patterns = TEST_ALL,
                                      .rows = offsetof(hd_head_rows_args, t),
+                                     .is_for_device = is_large,
                                      .make = make,
                                      .fill = fill};

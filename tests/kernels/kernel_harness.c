@@ -509,6 +509,11 @@ static void run_case(trial *t)
     hd_memory_free(args);
 }
 
+static bool has_case(const hd_kernel *k, const hd_cases *cases, int32_t i)
+{
+    return (k->isa & HD_ISA_DEVICE) || !cases->is_for_device || !cases->is_for_device(i);
+}
+
 void test_kernel(const hd_kernel *k, const hd_kernel *ref, const hd_cases *cases, uint64_t seed,
                  test_report *out)
 {
@@ -518,6 +523,7 @@ void test_kernel(const hd_kernel *k, const hd_kernel *ref, const hd_cases *cases
         for (int p = 0; p < TEST_N_PATTERNS && out->fault == FAULT_NONE; p++) {
             if (!(cases->patterns & 1U << p)) continue;
             if (i < TEST_MODEL_CASES && p != TEST_UNIFORM) continue; /* large */
+            if (!has_case(k, cases, i)) continue;
             trial t = {.k = k, .ref = ref, .cases = cases, .seed = seed, .report = out};
             t.c = (test_case){.index = i, .variant = cases->variant, .pattern = (test_pattern)p};
             run_case(&t);
