@@ -9,7 +9,7 @@
 #include "quant/fp8.h"
 
 #define MOST_COPIES 512 /* of a thread that are not published */
-#define MOST_ASKED  1024
+#define MOST_ASKED  4096
 #define POISON      0xFF /* as a scale NaN */
 
 typedef struct copy {
