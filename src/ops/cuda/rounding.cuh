@@ -57,14 +57,6 @@ static __device__ __forceinline__ uint8_t hd_e4m3_code(double v)
     return (uint8_t)((hd_exponent_of(v) + 7) << 3 | (__double_as_longlong(v) >> 49 & 7));
 }
 
-/* The code of a value that E2M1 holds: below 2 codes count halves, from there on steps double. */
-static __device__ __forceinline__ uint8_t hd_e2m1_code(double v)
-{
-    int const twice = (int)(2 * fabs(v));
-    int const code = twice <= 4 ? twice : twice == 6 ? 5 : twice == 8 ? 6 : 7;
-    return (uint8_t)(code | (__double_as_longlong(v) < 0 ? 8 : 0));
-}
-
 /* Bits of the bf16 nearest to x, ties to even; NaN stays NaN. */
 static __device__ __forceinline__ uint16_t hd_f32_to_bf16_cuda(float x)
 {
