@@ -117,6 +117,20 @@ static __device__ __forceinline__ void hd_barrier_wait(uint64_t *b, uint32_t par
                  : "memory");
 }
 
+/* A place of a ring, and the parity of its barrier. */
+template <int places> struct hd_ring_place {
+    int      at;
+    uint32_t parity;
+
+    __device__ __forceinline__ void next(void)
+    {
+        if (++at == places) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 /* True for one lane of a whole warp; the compiler knows that what it does is uniform. */
 static __device__ __forceinline__ bool hd_is_elected(void)
 {

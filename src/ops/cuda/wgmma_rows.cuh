@@ -69,7 +69,7 @@ static __device__ __forceinline__ void hd_wr_product(float (&sum)[cols / 2], con
 /* What a thread that multiplies does. */
 template <typename shape> struct hd_wr_multiplier {
     using sums = float[shape::parts][shape::sums];
-    using turn = hd_wr_turn<shape::stages>;
+    using turn = hd_ring_place<shape::stages>;
     hd_wr_shared<shape> *s;
     const hd_wr_job     &j;
     int                  x_at, w_at;        /* of the thread's floats, of the warpgroup's weights */

@@ -47,20 +47,6 @@ template <typename shape> struct hd_wr_shared {
     uint64_t full[shape::stages], empty[shape::stages];
 };
 
-/* A place of the ring, and how often it has been passed. */
-template <int stages> struct hd_wr_turn {
-    int      at;
-    uint32_t parity;
-
-    __device__ __forceinline__ void next(void)
-    {
-        if (++at == stages) {
-            at = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 /* One tile, and the block's share of its columns. */
 struct hd_wr_job {
     const float   *x; /* of the first token; rows are x_step apart */
@@ -188,7 +174,7 @@ template <typename shape> struct hd_wr_loader {
     }
 
     /* Fills a stage; what copies bring announces itself. */
-    __device__ __forceinline__ void fill(int32_t c, hd_wr_turn<shape::stages> &turn, int parity)
+    __device__ __forceinline__ void fill(int32_t c, hd_ring_place<shape::stages> &turn, int parity)
     {
         uint8_t *const  stage = s->u.stages[turn.at];
         uint64_t *const full = &s->full[turn.at];
@@ -207,7 +193,7 @@ template <typename shape> struct hd_wr_loader {
 
     __device__ __forceinline__ void run(void)
     {
-        hd_wr_turn<shape::stages> turn = {0, 1};
+        hd_ring_place<shape::stages> turn = {0, 1};
         if constexpr (shape::is_fp8) {
             read_codes(codes[0]);
             read_codes(codes[1]);

@@ -151,7 +151,7 @@ static __device__ __forceinline__ void hd_wt_hand_over(hd_wt_shared<shape> *s, i
  * own  tokens that the block converts */
 template <typename shape>
 static __device__ __forceinline__ void hd_wt_publish(hd_wt_shared<shape> *s, int32_t first, int own,
-                                                     hd_wt_turn<shape::slots> &turn)
+                                                     hd_ring_place<shape::slots> &turn)
 {
     for (int32_t c = first; c < first + s->job.k_tiles; c++) {
         hd_barrier_wait(&s->made[turn.at], turn.parity);
@@ -236,7 +236,8 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
     /* Converts chunk c.
      * zeros  places of other planes that are 0 in this half, in both blocks: a
      * bit each */
-    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn, uint32_t &zeros)
+    __device__ __forceinline__ void step(int32_t c, hd_ring_place<shape::slots> &turn,
+                                         uint32_t &zeros)
     {
         int const      slot = turn.at;
         uint32_t const other = 1u << c % shape::others;
@@ -257,7 +258,7 @@ template <bool is_wide, typename shape> struct hd_wt_conversion {
         turn.next();
     }
 
-    __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn, uint32_t &zeros)
+    __device__ __forceinline__ void run(hd_ring_place<shape::slots> &turn, uint32_t &zeros)
     {
         for (int i = 0; i < shape::x_stages; i++) load(first + i, i);
         for (int32_t c = first; c < end; c++) step(c, turn, zeros);
@@ -322,7 +323,7 @@ template <typename shape, int units> struct hd_wt_decoding {
     }
 
     /* Decodes a chunk. */
-    __device__ __forceinline__ void step(hd_wt_turn<shape::slots> &turn)
+    __device__ __forceinline__ void step(hd_ring_place<shape::slots> &turn)
     {
         int const      at = hd_wt_converter();
         uint8_t *const to = s->planes[turn.at] + line * HD_WT_LINE;
@@ -347,7 +348,7 @@ template <typename shape, int units> struct hd_wt_decoding {
         turn.next();
     }
 
-    __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn)
+    __device__ __forceinline__ void run(hd_ring_place<shape::slots> &turn)
     {
 #pragma unroll 1
         for (int i = 0; i < shape::x_stages; i++) load(i);
@@ -360,7 +361,7 @@ template <typename shape, int units> struct hd_wt_decoding {
  * own  tokens that the block decodes: those of its peers lie in front of and behind them */
 template <int units, typename shape>
 static __device__ __forceinline__ void hd_wt_decode_own(hd_wt_shared<shape> *s, int own,
-                                                        hd_wt_turn<shape::slots> &turn)
+                                                        hd_ring_place<shape::slots> &turn)
 {
     constexpr int apart = HD_WT_CONVERTS / (8 / units); /* threads that share a token */
     int const at = hd_wt_converter(), line = hd_wt_peer<shape>() * own + min(at % apart, own - 1);

@@ -125,7 +125,7 @@ template <int registers> static __device__ __forceinline__ void hd_wt_give_regis
 template <bool is_wide, typename shape>
 static __device__ __forceinline__ void hd_wt_convert(hd_wt_shared<shape> *s)
 {
-    hd_wt_turn<shape::slots>         turn = {0, 1};
+    hd_ring_place<shape::slots>      turn = {0, 1};
     uint32_t                         zeros = 0;
     hd_wt_conversion<is_wide, shape> all = {s, shape::own, 0, s->job.k_tiles, 0};
     all.run(turn, zeros);
@@ -135,14 +135,14 @@ static __device__ __forceinline__ void hd_wt_convert(hd_wt_shared<shape> *s)
 template <typename shape>
 static __device__ __forceinline__ void hd_wt_decode(hd_wt_shared<shape> *s)
 {
-    hd_wt_turn<shape::slots> turn = {0, 1};
+    hd_ring_place<shape::slots> turn = {0, 1};
     hd_wt_decode_own<shape::own / 16>(s, shape::own, turn);
 }
 
 template <typename shape>
 static __device__ __forceinline__ void hd_wt_multiply(hd_wt_shared<shape> *s)
 {
-    hd_wt_turn<shape::slots>         turn = {0, 0};
+    hd_ring_place<shape::slots>      turn = {0, 0};
     typename hd_wt_pass<shape>::sums sum;
     uint32_t const    empty = hd_cluster_address(s->empty, threadIdx.x % shape::peers);
     hd_wt_pass<shape> all = {s, empty, shape::tokens, 0, s->job.row0, 0};
@@ -171,7 +171,7 @@ template <typename shape> static __device__ __forceinline__ void hd_wt_make(hd_w
     }
     hd_wt_give_registers<HD_WT_OTHER_REGISTERS>();
     if (threadIdx.x >= HD_WT_MULTIPLIES + HD_WT_CONVERTS) {
-        hd_wt_turn<shape::slots> turn = {0, 0};
+        hd_ring_place<shape::slots> turn = {0, 0};
         if (threadIdx.x < HD_WT_MULTIPLIES + HD_WT_CONVERTS + 32)
             hd_wt_publish(s, 0, shape::own, turn);
     } else if constexpr (shape::is_coded)

@@ -284,8 +284,8 @@ hd_wt_note_unit(const hd_grouped_gemm_args &a, hd_wt_grouped_shared<shape> *s, c
 
 /* Where a thread is in the ring, which units go through one behind the other. */
 template <typename shape> struct hd_wt_place {
-    hd_wt_turn<shape::slots> turn;
-    int32_t                  chunk; /* of all that the block makes */
+    hd_ring_place<shape::slots> turn;
+    int32_t                     chunk; /* of all that the block makes */
 };
 
 /* Writes a thread's sums of a part. */
@@ -364,13 +364,10 @@ hd_wt_decode_unit(hd_wt_shared<shape> *s, const hd_wt_unit &u, hd_wt_place<shape
 }
 
 /* The unit is in the job, or nothing is listed: for all threads. */
-template <typename shape> static __device__ __forceinline__ void hd_wt_sync_noted(void)
+static __device__ __forceinline__ void hd_wt_sync_noted(void)
 {
     hd_wgmma_publish(); /* what was in the ring's place before copies come to it */
-    if (shape::peers > 1)
-        hd_wt_sync_cluster();
-    else
-        __syncthreads();
+    hd_wt_sync_cluster();
 }
 
 /* What threads that multiply do. */
@@ -383,7 +380,7 @@ static __device__ __forceinline__ void hd_wt_multiply_run(hd_wt_grouped_shared<s
         int32_t const n = s->run.n;
         if (n == 0) return;
         for (int32_t i = 0; i < n; i++) {
-            hd_wt_sync_noted<shape>();
+            hd_wt_sync_noted();
             hd_wt_unit const u = s->run.unit[i];
             hd_wt_multiply_unit(&s->core, u, place);
             __syncthreads(); /* nobody still reads the job, nor uses the ring */
@@ -423,7 +420,7 @@ static __device__ __forceinline__ void hd_wt_bring_run(const hd_grouped_gemm_arg
         for (int32_t i = 0; i < n; i++) {
             hd_wt_unit const u = s->run.unit[i];
             hd_wt_note_unit<shape>(a, s, u);
-            hd_wt_sync_noted<shape>();
+            hd_wt_sync_noted();
             hd_wt_bring_unit<shape>(&s->core, u, place);
             __syncthreads();
         }

@@ -265,8 +265,8 @@ template <typename shape> struct hd_wt_pass {
     /* Decodes a part of chunk c, and multiplies it, which is done when it returns: meanwhile the
      * other warpgroup decodes.  Decoding the next part beside the products of this one took longer.
      * Commits stand beside the products: behind the branches they would be groups of their own. */
-    __device__ __forceinline__ void make_part(int32_t c, int part, hd_wt_turn<shape::slots> &turn,
-                                              part_sums &sum)
+    __device__ __forceinline__ void make_part(int32_t c, int part,
+                                              hd_ring_place<shape::slots> &turn, part_sums &sum)
     {
         uint32_t          a[HD_WT_STEPS][4];
         hd_wt_coded const coded = hd_wt_take_apart<shape>(raw);
@@ -294,7 +294,7 @@ template <typename shape> struct hd_wt_pass {
         hd_wt_read(s, stage + 1 == shape::stages ? 0 : stage + 1, 0, &raw);
     }
 
-    __device__ __forceinline__ void wait_for_slot(hd_wt_turn<shape::slots> &turn)
+    __device__ __forceinline__ void wait_for_slot(hd_ring_place<shape::slots> &turn)
     {
         slot = turn.at;
         hd_barrier_wait(&s->full[slot], turn.parity);
@@ -308,7 +308,7 @@ template <typename shape> struct hd_wt_pass {
     }
 
     /* Multiplies chunk c. */
-    __device__ __forceinline__ void step(int32_t c, hd_wt_turn<shape::slots> &turn, sums &sum)
+    __device__ __forceinline__ void step(int32_t c, hd_ring_place<shape::slots> &turn, sums &sum)
     {
 #pragma unroll
         for (int part = 0; part < shape::parts; part++) make_part(c, part, turn, sum[part]);
@@ -317,7 +317,7 @@ template <typename shape> struct hd_wt_pass {
     }
 
     /* Multiplies the next tile. */
-    __device__ __forceinline__ void run(hd_wt_turn<shape::slots> &turn, sums &sum)
+    __device__ __forceinline__ void run(hd_ring_place<shape::slots> &turn, sums &sum)
     {
         int32_t const end = first + s->job.k_tiles;
         for (int32_t c = first; c < end; c++) step(c, turn, sum);

@@ -100,18 +100,4 @@ static __device__ __forceinline__ void hd_wt_scales(uint32_t pair, uint32_t out[
     out[1] = __byte_perm(halves, 0, 0x3232);
 }
 
-/* A slot of the ring and the parity of its barrier. */
-template <int slots> struct hd_wt_turn {
-    int      at;
-    uint32_t parity;
-
-    __device__ __forceinline__ void next(void)
-    {
-        if (++at == slots) {
-            at = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 #endif
