@@ -1,5 +1,4 @@
 #include <math.h>
-#include <string.h>
 
 #include "base/json_write.h"
 #include "bench/bench.h"
@@ -57,52 +56,39 @@ void hd_bench_print(const hd_bench_report *r, hd_buffer *out)
 
 /* ---- JSON ---- */
 
-static void add_text(hd_buffer *out, const char *name, const char *text)
-{
-    hd_buffer_printf(out, "\"%s\": ", name);
-    hd_json_write_string(out, text, strlen(text));
-}
-
 /* null where the number makes no sense. */
-static void add_number(hd_buffer *out, const char *name, double value)
+static void write_number(hd_buffer *out, const char *name, double value)
 {
-    if (value > 0 && isfinite(value))
-        hd_buffer_printf(out, ", \"%s\": %.6g", name, value);
-    else
-        hd_buffer_printf(out, ", \"%s\": null", name);
+    hd_json_write_number(out, name, value > 0 ? value : NAN);
 }
 
-static void add_machine(const hd_bench_machine *m, hd_buffer *out)
+static void write_machine(const hd_bench_machine *m, hd_buffer *out)
 {
-    hd_buffer_text(out, "\"machine\": {");
-    add_text(out, "name", m->name);
-    hd_buffer_text(out, ", ");
-    add_text(out, "kernels", m->kernels);
-    add_number(out, "threads", m->threads);
-    add_number(out, "read_gb_s", m->read * 1e-9);
-    add_number(out, "peak_gflop_s", m->peak * 1e-9);
-    add_number(out, "handover_us", m->handover_us);
+    hd_json_write_open(out, "machine", '{');
+    hd_json_write_text(out, "name", m->name);
+    hd_json_write_text(out, "kernels", m->kernels);
+    write_number(out, "threads", m->threads);
+    write_number(out, "read_gb_s", m->read * 1e-9);
+    write_number(out, "peak_gflop_s", m->peak * 1e-9);
+    write_number(out, "handover_us", m->handover_us);
     hd_buffer_text(out, "}");
 }
 
-static void add_row(const hd_bench_row *row, hd_buffer *out)
+static void write_row(const hd_bench_row *row, hd_buffer *out)
 {
-    hd_buffer_text(out, "{");
-    add_text(out, "name", row->label);
-    hd_buffer_text(out, ", ");
-    add_text(out, "op", row->op);
-    hd_buffer_text(out, ", ");
-    add_text(out, "kernel", row->kernel);
-    hd_buffer_text(out, ", ");
-    add_text(out, "shape", row->shape);
-    hd_buffer_printf(out, ", \"tokens\": %d", row->tokens);
-    add_number(out, "median_us", row->us);
-    add_number(out, "bytes", row->bytes);
-    add_number(out, "gb_s", rate(row->bytes, row));
-    add_number(out, "read_pct", 100 * row->read_share);
-    add_number(out, "gflop_s", rate(row->operations, row));
-    add_number(out, "peak_pct", 100 * row->peak_share);
-    add_number(out, "tokens_per_s", row->tokens_per_s);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "name", row->label);
+    hd_json_write_text(out, "op", row->op);
+    hd_json_write_text(out, "kernel", row->kernel);
+    hd_json_write_text(out, "shape", row->shape);
+    hd_json_write_count(out, "tokens", row->tokens);
+    write_number(out, "median_us", row->us);
+    write_number(out, "bytes", row->bytes);
+    write_number(out, "gb_s", rate(row->bytes, row));
+    write_number(out, "read_pct", 100 * row->read_share);
+    write_number(out, "gflop_s", rate(row->operations, row));
+    write_number(out, "peak_pct", 100 * row->peak_share);
+    write_number(out, "tokens_per_s", row->tokens_per_s);
     hd_buffer_text(out, "}");
 }
 
@@ -110,16 +96,12 @@ void hd_bench_print_json(const hd_bench_report *r, hd_buffer *out)
 {
     int32_t                   n;
     const hd_bench_row *const rows = hd_bench_rows(r, &n);
-    hd_buffer_text(out, "{");
-    add_text(out, "bench", r->what);
-    hd_buffer_text(out, ", ");
-    add_machine(&r->machine, out);
-    hd_buffer_text(out, ", \"rows\": [");
-    for (int32_t i = 0; i < n; i++) {
-        hd_buffer_text(out, i ? ",\n " : "\n ");
-        add_row(&rows[i], out);
-    }
-    hd_buffer_text(out, "\n]}\n");
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "bench", r->what);
+    write_machine(&r->machine, out);
+    hd_json_write_open(out, "rows", '[');
+    for (int32_t i = 0; i < n; i++) write_row(&rows[i], out);
+    hd_buffer_text(out, "]}\n");
 }
 
 /* ---- CSV ---- */

@@ -241,62 +241,56 @@ void hd_audit_print(const hd_audit *a, bool is_whole, hd_buffer *out)
 
 /* ---- JSON ---- */
 
-static void write_text(hd_buffer *out, const char *key, const char *text)
-{
-    hd_buffer_printf(out, "\"%s\":", key);
-    if (text)
-        hd_json_write_string(out, text, strlen(text));
-    else
-        hd_buffer_text(out, "null");
-}
-
-/* JSON has no NaN: null stands for it. */
-static void write_number(hd_buffer *out, const char *key, double x)
-{
-    if (isfinite(x))
-        hd_buffer_printf(out, ",\"%s\":%.9g", key, x);
-    else
-        hd_buffer_printf(out, ",\"%s\":null", key);
-}
-
 static void write_finding(hd_buffer *out, const hd_finding *f)
 {
-    hd_buffer_text(out, "{");
-    write_text(out, "severity", hd_severity_name(f->severity));
-    hd_buffer_text(out, ",");
-    write_text(out, "kind", f->kind);
-    hd_buffer_text(out, ",");
-    write_text(out, "tensor", f->tensor);
-    hd_buffer_text(out, ",");
-    write_text(out, "file", f->file);
-    hd_buffer_text(out, ",");
-    write_text(out, "message", f->message);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "severity", hd_severity_name(f->severity));
+    hd_json_write_text(out, "kind", f->kind);
+    hd_json_write_text(out, "tensor", f->tensor);
+    hd_json_write_text(out, "file", f->file);
+    hd_json_write_text(out, "message", f->message);
     hd_buffer_text(out, "}");
 }
 
 static void write_range(hd_buffer *out, const char *key, const range *r)
 {
-    if (r->is_any)
-        hd_buffer_printf(out, ",\"%s\":[%.9g,%.9g]", key, r->least, r->most);
-    else
-        hd_buffer_printf(out, ",\"%s\":null", key);
+    if (!r->is_any) {
+        hd_json_write_text(out, key, NULL);
+        return;
+    }
+    hd_json_write_open(out, key, '[');
+    hd_json_write_number(out, NULL, r->least);
+    hd_json_write_number(out, NULL, r->most);
+    hd_buffer_text(out, "]");
 }
 
 static void write_group(hd_buffer *out, const group *g)
 {
-    hd_buffer_text(out, "{");
-    write_text(out, "tensors", g->name);
-    hd_buffer_text(out, ",");
-    write_text(out, "format", g->shape);
-    hd_buffer_printf(out, ",\"n\":%" PRId64, g->n);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "tensors", g->name);
+    hd_json_write_text(out, "format", g->shape);
+    hd_json_write_count(out, "n", g->n);
     write_range(out, "tensor_scale", &g->tensor_scale);
     write_range(out, "block_scales", &g->block_scale);
     write_range(out, "amax", &g->amax);
     write_range(out, "input_amax", &g->input_amax);
-    hd_buffer_printf(out,
-                     ",\"blocks\":%" PRId64 ",\"zero\":%" PRId64 ",\"denormal\":%" PRId64
-                     ",\"saturated\":%" PRId64 "}",
-                     g->blocks, g->zero, g->denormal, g->saturated);
+    hd_json_write_count(out, "blocks", g->blocks);
+    hd_json_write_count(out, "zero", g->zero);
+    hd_json_write_count(out, "denormal", g->denormal);
+    hd_json_write_count(out, "saturated", g->saturated);
+    hd_buffer_text(out, "}");
+}
+
+static void write_blocks(hd_buffer *out, const hd_scan *s)
+{
+    hd_json_write_count(out, "blocks", s->blocks);
+    hd_json_write_count(out, "zero", s->zero);
+    hd_json_write_count(out, "denormal", s->denormal.n);
+    hd_json_write_count(out, "saturated", s->saturated.n);
+    hd_json_write_count(out, "nan", s->nan.n);
+    hd_json_write_count(out, "negative", s->negative.n);
+    hd_json_write_number(out, "scale_min", s->scale_min);
+    hd_json_write_number(out, "scale_max", s->scale_max);
 }
 
 static void write_item(hd_buffer *out, const hd_audit *a, const hd_audit_item *it)
@@ -304,40 +298,30 @@ static void write_item(hd_buffer *out, const hd_audit *a, const hd_audit_item *i
     char           shape[128];
     const hd_scan *s = &it->scan;
     print_shape(&it->what, shape, sizeof shape);
-    hd_buffer_text(out, "{");
-    write_text(out, "name", it->what.name);
-    hd_buffer_text(out, ",");
-    write_text(out, "file", hd_audit_file(&a->model, it->what.w));
-    hd_buffer_text(out, ",");
-    write_text(out, "format", shape);
-    write_number(out, "amax", s->amax);
-    hd_buffer_printf(out, ",\"not_finite\":%" PRId64, s->broken.n);
-    if (s->blocks > 0) {
-        hd_buffer_printf(out,
-                         ",\"blocks\":%" PRId64 ",\"zero\":%" PRId64 ",\"denormal\":%" PRId64
-                         ",\"saturated\":%" PRId64 ",\"nan\":%" PRId64 ",\"negative\":%" PRId64,
-                         s->blocks, s->zero, s->denormal.n, s->saturated.n, s->nan.n,
-                         s->negative.n);
-        write_number(out, "scale_min", s->scale_min);
-        write_number(out, "scale_max", s->scale_max);
-    }
-    if (it->what.tensor_scale) write_number(out, "tensor_scale", s->tensor_scale);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "name", it->what.name);
+    hd_json_write_text(out, "file", hd_audit_file(&a->model, it->what.w));
+    hd_json_write_text(out, "format", shape);
+    hd_json_write_number(out, "amax", s->amax);
+    hd_json_write_count(out, "not_finite", s->broken.n);
+    if (s->blocks > 0) write_blocks(out, s);
+    if (it->what.tensor_scale) hd_json_write_number(out, "tensor_scale", s->tensor_scale);
     if (it->what.input_scale)
-        write_number(out, "input_amax", s->input_scale * HD_E2M1_MAX * HD_E4M3_MAX);
+        hd_json_write_number(out, "input_amax", s->input_scale * HD_E2M1_MAX * HD_E4M3_MAX);
     hd_buffer_text(out, "}");
 }
 
 static void write_differences(hd_buffer *out, const hd_audit *a)
 {
     worst_list const w = list_worst(a);
-    hd_buffer_text(out, ",\"against\":[");
+    hd_json_write_open(out, "against", '[');
     for (int64_t i = 0; i < w.n; i++) {
         const hd_difference *const d = &w.list[i]->difference;
-        hd_buffer_text(out, i ? ",{" : "{");
-        write_text(out, "name", w.list[i]->what.name);
-        write_number(out, "error", d->error);
-        write_number(out, "cosine", d->cosine);
-        write_number(out, "ratio", d->ratio);
+        hd_json_write_open(out, NULL, '{');
+        hd_json_write_text(out, "name", w.list[i]->what.name);
+        hd_json_write_number(out, "error", d->error);
+        hd_json_write_number(out, "cosine", d->cosine);
+        hd_json_write_number(out, "ratio", d->ratio);
         hd_buffer_text(out, "}");
     }
     hd_buffer_text(out, "]");
@@ -347,40 +331,31 @@ static void write_differences(hd_buffer *out, const hd_audit *a)
 static void write_summary(hd_buffer *out, const hd_audit *a)
 {
     const hd_audit_side *const m = &a->model;
-    write_text(out, "model", hd_checkpoint_folder(m->ck));
-    hd_buffer_printf(out, ",\"tensors\":%d,\"bytes\":%" PRId64 ",\"shards\":%d,",
-                     hd_checkpoint_count(m->ck), hd_checkpoint_bytes(m->ck),
-                     hd_checkpoint_shards(m->ck));
-    write_text(out, "family", m->survey.family);
-    hd_buffer_text(out, ",");
-    write_text(out, "drafter", drafter_word(&m->survey));
-    hd_buffer_printf(out, ",\"errors\":%" PRId64 ",\"warnings\":%" PRId64 ",\"notes\":%" PRId64,
-                     hd_audit_count(a, HD_ERROR), hd_audit_count(a, HD_WARNING),
-                     hd_audit_count(a, HD_NOTE));
+    hd_json_write_text(out, "model", hd_checkpoint_folder(m->ck));
+    hd_json_write_count(out, "tensors", hd_checkpoint_count(m->ck));
+    hd_json_write_count(out, "bytes", hd_checkpoint_bytes(m->ck));
+    hd_json_write_count(out, "shards", hd_checkpoint_shards(m->ck));
+    hd_json_write_text(out, "family", m->survey.family);
+    hd_json_write_text(out, "drafter", drafter_word(&m->survey));
+    hd_json_write_count(out, "errors", hd_audit_count(a, HD_ERROR));
+    hd_json_write_count(out, "warnings", hd_audit_count(a, HD_WARNING));
+    hd_json_write_count(out, "notes", hd_audit_count(a, HD_NOTE));
 }
 
 void hd_audit_print_json(const hd_audit *a, bool is_whole, hd_buffer *out)
 {
     groups g = group_items(a);
-    hd_buffer_text(out, "{");
+    hd_json_write_open(out, NULL, '{');
     write_summary(out, a);
-    hd_buffer_text(out, ",\"findings\":[");
-    for (int64_t i = 0; i < a->findings.used; i++) {
-        if (i) hd_buffer_text(out, ",");
-        write_finding(out, &a->findings.list[i]);
-    }
-    hd_buffer_text(out, "],\"groups\":[");
-    for (int32_t i = 0; i < g.used; i++) {
-        if (i) hd_buffer_text(out, ",");
-        write_group(out, &g.list[i]);
-    }
+    hd_json_write_open(out, "findings", '[');
+    for (int64_t i = 0; i < a->findings.used; i++) write_finding(out, &a->findings.list[i]);
+    hd_buffer_text(out, "]");
+    hd_json_write_open(out, "groups", '[');
+    for (int32_t i = 0; i < g.used; i++) write_group(out, &g.list[i]);
     hd_buffer_text(out, "]");
     if (a->has_other) write_differences(out, a);
-    if (is_whole) hd_buffer_text(out, ",\"items\":[");
-    for (int64_t i = 0; is_whole && i < a->model.used; i++) {
-        if (i) hd_buffer_text(out, ",");
-        write_item(out, a, &a->model.items[i]);
-    }
+    if (is_whole) hd_json_write_open(out, "items", '[');
+    for (int64_t i = 0; is_whole && i < a->model.used; i++) write_item(out, a, &a->model.items[i]);
     hd_buffer_text(out, is_whole ? "]}\n" : "}\n");
     out->failed = out->failed || g.failed;
     hd_memory_free(g.list);

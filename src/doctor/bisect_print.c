@@ -1,5 +1,3 @@
-#include <math.h>
-#include <string.h>
 
 #include "base/cpu.h"
 #include "base/json_write.h"
@@ -50,43 +48,30 @@ void hd_bisect_print(const hd_bisect *b, hd_buffer *out)
 
 /* ---- JSON ---- */
 
-static void write_text(hd_buffer *out, const char *key, const char *text)
-{
-    hd_buffer_printf(out, "\"%s\":", key);
-    hd_json_write_string(out, text, strlen(text));
-}
-
-static void write_error(hd_buffer *out, const char *key, double x)
-{
-    hd_buffer_printf(out, isfinite(x) ? ",\"%s\":%.9g" : ",\"%s\":null", key, x);
-}
-
 static void write_setting(hd_buffer *out, const char *key, const hd_options *o)
 {
     char isa[64];
     hd_isa_print(o->isa, isa, sizeof isa);
-    hd_buffer_printf(out, "\"%s\":{\"act\":\"%s\",\"kv\":\"%s\",\"isa\":\"%s\"}", key,
-                     hd_act_name(o->act), hd_kv_name(o->kv), isa);
+    hd_json_write_open(out, key, '{');
+    hd_json_write_text(out, "act", hd_act_name(o->act));
+    hd_json_write_text(out, "kv", hd_kv_name(o->kv));
+    hd_json_write_text(out, "isa", isa);
+    hd_buffer_text(out, "}");
 }
 
 /* The parts of a set, with the error of each alone where it was tried. */
-static void write_parts(const hd_bisect *b, hd_subset set, hd_buffer *out)
+static void write_parts(const hd_bisect *b, const char *key, hd_subset set, hd_buffer *out)
 {
-    bool is_first = true;
-    hd_buffer_text(out, "[");
+    hd_json_write_open(out, key, '[');
     for (int32_t i = 0; i < b->n_parts; i++) {
         const hd_bisect_part *const p = &b->parts[i];
         if (!(set & part_bit(i))) continue;
-        hd_buffer_text(out, is_first ? "{" : ",{");
-        is_first = false;
-        write_text(out, "kind", p->kind);
-        hd_buffer_text(out, ",");
-        write_text(out, "name", p->name);
-        hd_buffer_text(out, ",");
-        write_text(out, "good", p->good);
-        hd_buffer_text(out, ",");
-        write_text(out, "bad", p->bad);
-        write_error(out, "alone", hd_bisect_error(b, part_bit(i)));
+        hd_json_write_open(out, NULL, '{');
+        hd_json_write_text(out, "kind", p->kind);
+        hd_json_write_text(out, "name", p->name);
+        hd_json_write_text(out, "good", p->good);
+        hd_json_write_text(out, "bad", p->bad);
+        hd_json_write_number(out, "alone", hd_bisect_error(b, part_bit(i)));
         hd_buffer_text(out, "}");
     }
     hd_buffer_text(out, "]");
@@ -95,23 +80,21 @@ static void write_parts(const hd_bisect *b, hd_subset set, hd_buffer *out)
 void hd_bisect_print_json(const hd_bisect *b, hd_buffer *out)
 {
     hd_subset const all = hd_bisect_all(b);
-    hd_buffer_text(out, "{");
-    write_text(out, "model", b->opt.good.model);
-    hd_buffer_text(out, ",");
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "model", b->opt.good.model);
     write_setting(out, "good", &b->opt.good);
-    hd_buffer_text(out, ",");
     write_setting(out, "bad", &b->opt.bad);
-    hd_buffer_printf(out, ",\"tokens\":%d,\"trials\":%d", b->opt.n, b->n_trials);
-    write_error(out, "tolerance", b->opt.tolerance);
-    write_error(out, "error", hd_bisect_error(b, all));
-    hd_buffer_text(out, ",\"differences\":");
-    write_parts(b, all, out);
-    hd_buffer_text(out, ",\"culprits\":[");
+    hd_json_write_count(out, "tokens", b->opt.n);
+    hd_json_write_count(out, "trials", b->n_trials);
+    hd_json_write_number(out, "tolerance", b->opt.tolerance);
+    hd_json_write_number(out, "error", hd_bisect_error(b, all));
+    write_parts(b, "differences", all, out);
+    hd_json_write_open(out, "culprits", '[');
     for (int32_t i = 0; i < b->n_culprits; i++) {
-        hd_buffer_text(out, i ? ",{\"parts\":" : "{\"parts\":");
-        write_parts(b, b->culprits[i].set, out);
-        write_error(out, "error", b->culprits[i].error);
-        write_error(out, "rest", b->culprits[i].rest);
+        hd_json_write_open(out, NULL, '{');
+        write_parts(b, "parts", b->culprits[i].set, out);
+        hd_json_write_number(out, "error", b->culprits[i].error);
+        hd_json_write_number(out, "rest", b->culprits[i].rest);
         hd_buffer_text(out, "}");
     }
     hd_buffer_text(out, "]}\n");

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json_write.h"
 #include "doctor/compare_parts.h"
@@ -192,18 +191,12 @@ void hd_compare_print(const hd_compare *c, bool is_whole, hd_buffer *out)
 
 /* ---- JSON ---- */
 
-static void write_number(hd_buffer *out, const char *key, double x)
+static void write_logits(const hd_pair *p, hd_buffer *out)
 {
-    hd_buffer_printf(out, isfinite(x) ? ",\"%s\":%.9g" : ",\"%s\":null", key, x);
-}
-
-static void write_text(hd_buffer *out, const char *key, const char *text)
-{
-    hd_buffer_printf(out, "\"%s\":", key);
-    if (text)
-        hd_json_write_string(out, text, strlen(text));
-    else
-        hd_buffer_text(out, "null");
+    hd_json_write_number(out, "kl_mean", p->logits.kl_mean);
+    hd_json_write_number(out, "kl_max", p->logits.kl_max);
+    hd_json_write_number(out, "top1", p->logits.top1);
+    hd_json_write_number(out, "top5", p->logits.top5);
 }
 
 static void write_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
@@ -211,57 +204,49 @@ static void write_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
     char                        at[64];
     const hd_side_tensor *const t = hd_compare_tensor(c, p, 1);
     const hd_pair_stats *const  s = &p->stats;
-    hd_buffer_text(out, "{");
-    write_text(out, "tensor", t->st.name);
-    hd_buffer_text(out, ",");
-    write_text(out, "step", t->step);
-    hd_buffer_text(out, ",\"kernels\":[");
-    for (int side = 0; side < 2; side++) {
-        const char *const k = hd_compare_kernel(c, p, side);
-        if (side) hd_buffer_text(out, ",");
-        hd_json_write_string(out, k, strlen(k));
-    }
-    hd_buffer_printf(out, "],\"count\":%" PRId64 ",\"different\":%" PRId64, s->count, s->different);
-    hd_buffer_printf(out, ",\"bad\":[%" PRId64 ",%" PRId64 "]", s->bad_a, s->bad_b);
-    write_number(out, "error", s->error);
-    write_number(out, "cosine", s->cosine);
-    write_number(out, "ratio", s->ratio);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "tensor", t->st.name);
+    hd_json_write_text(out, "step", t->step);
+    hd_json_write_open(out, "kernels", '[');
+    for (int side = 0; side < 2; side++)
+        hd_json_write_text(out, NULL, hd_compare_kernel(c, p, side));
+    hd_buffer_text(out, "]");
+    hd_json_write_count(out, "count", s->count);
+    hd_json_write_count(out, "different", s->different);
+    hd_json_write_open(out, "bad", '[');
+    hd_json_write_count(out, NULL, s->bad_a);
+    hd_json_write_count(out, NULL, s->bad_b);
+    hd_buffer_text(out, "]");
+    hd_json_write_number(out, "error", s->error);
+    hd_json_write_number(out, "cosine", s->cosine);
+    hd_json_write_number(out, "ratio", s->ratio);
     hd_buffer_printf(out, ",\"worst_at\":%s", print_place(&t->st, s->worst_at, at, sizeof at));
-    write_number(out, "worst_a", s->worst_a);
-    write_number(out, "worst_b", s->worst_b);
-    hd_buffer_printf(out, ",\"worst_row\":%" PRId64, s->worst_row);
-    write_number(out, "row_error", s->row_error);
-    if (p->has_logits) {
-        write_number(out, "kl_mean", p->logits.kl_mean);
-        write_number(out, "kl_max", p->logits.kl_max);
-        write_number(out, "top1", p->logits.top1);
-        write_number(out, "top5", p->logits.top5);
-    }
+    hd_json_write_number(out, "worst_a", s->worst_a);
+    hd_json_write_number(out, "worst_b", s->worst_b);
+    hd_json_write_count(out, "worst_row", s->worst_row);
+    hd_json_write_number(out, "row_error", s->row_error);
+    if (p->has_logits) write_logits(p, out);
     hd_buffer_text(out, "}");
 }
 
 static void write_first(const hd_compare *c, const char *key, bool wants_far, hd_buffer *out)
 {
     const hd_pair *const p = find_first(c, wants_far);
-    hd_buffer_text(out, ",");
-    write_text(out, key, p ? hd_compare_tensor(c, p, 1)->st.name : NULL);
+    hd_json_write_text(out, key, p ? hd_compare_tensor(c, p, 1)->st.name : NULL);
 }
 
 void hd_compare_print_json(const hd_compare *c, hd_buffer *out)
 {
-    hd_buffer_text(out, "{");
-    write_text(out, "a", c->opt.a.path);
-    hd_buffer_text(out, ",");
-    write_text(out, "b", c->opt.b.path);
-    hd_buffer_printf(out, ",\"only_a\":%d,\"only_b\":%d,\"misfits\":%d", c->n_alone[0],
-                     c->n_alone[1], c->n_misfits);
-    write_number(out, "tolerance", c->opt.tolerance);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "a", c->opt.a.path);
+    hd_json_write_text(out, "b", c->opt.b.path);
+    hd_json_write_count(out, "only_a", c->n_alone[0]);
+    hd_json_write_count(out, "only_b", c->n_alone[1]);
+    hd_json_write_count(out, "misfits", c->n_misfits);
+    hd_json_write_number(out, "tolerance", c->opt.tolerance);
     write_first(c, "first_different", false, out);
     write_first(c, "first_above_tolerance", true, out);
-    hd_buffer_text(out, ",\"tensors\":[");
-    for (int32_t i = 0; i < c->n_pairs; i++) {
-        if (i) hd_buffer_text(out, ",");
-        write_pair(c, &c->pairs[i], out);
-    }
+    hd_json_write_open(out, "tensors", '[');
+    for (int32_t i = 0; i < c->n_pairs; i++) write_pair(c, &c->pairs[i], out);
     hd_buffer_text(out, "]}\n");
 }

@@ -151,68 +151,66 @@ void hd_quantize_print(const hd_quantize *q, hd_buffer *out)
 
 /* ---- as JSON ---- */
 
-static void json_text(hd_buffer *out, const char *key, const char *text)
+static void write_fates(const fates *all, hd_buffer *out)
 {
-    hd_buffer_printf(out, "\"%s\": ", key);
-    hd_json_write_string(out, text, strlen(text));
-}
-
-static void json_fates(const fates *all, hd_buffer *out)
-{
-    const char *comma = "";
-    hd_buffer_text(out, ", \"converted\": [");
+    hd_json_write_open(out, "converted", '[');
     for (int f = 0; f < HD_N_FORMATS; f++) {
         const fate *const a = &all->of[f];
         if (!a->n) continue;
-        hd_buffer_printf(out,
-                         "%s{\"from\": \"%s\", \"n\": %" PRId64 ", \"exact\": %" PRId64
-                         ", \"error_mean\": %.9g, \"error_max\": %.9g}",
-                         comma, hd_format_name((hd_format)f), a->n, a->exact, mean_of(a), a->most);
-        comma = ", ";
+        hd_json_write_open(out, NULL, '{');
+        hd_json_write_text(out, "from", hd_format_name((hd_format)f));
+        hd_json_write_count(out, "n", a->n);
+        hd_json_write_count(out, "exact", a->exact);
+        hd_json_write_number(out, "error_mean", mean_of(a));
+        hd_json_write_number(out, "error_max", a->most);
+        hd_buffer_text(out, "}");
     }
     hd_buffer_text(out, "]");
 }
 
-static void json_inputs(const hd_quantize *q, hd_buffer *out)
+static void write_inputs(const hd_quantize *q, hd_buffer *out)
 {
-    hd_buffer_text(out, ", \"input_scales\": ");
-    if (q->opt.engine)
-        hd_buffer_printf(out, "{\"n\": %d, \"filled\": %d, \"texts\": %d, \"tokens\": %" PRId64 "}",
-                         q->n_conversions, q->n_filled, q->opt.text->n, n_tokens(q->opt.text));
-    else
-        hd_buffer_text(out, "null");
+    if (!q->opt.engine) {
+        hd_json_write_text(out, "input_scales", NULL);
+        return;
+    }
+    hd_json_write_open(out, "input_scales", '{');
+    hd_json_write_count(out, "n", q->n_conversions);
+    hd_json_write_count(out, "filled", q->n_filled);
+    hd_json_write_count(out, "texts", q->opt.text->n);
+    hd_json_write_count(out, "tokens", n_tokens(q->opt.text));
+    hd_buffer_text(out, "}");
 }
 
-static void json_worst(const fates *all, hd_buffer *out)
+static void write_worst(const fates *all, hd_buffer *out)
 {
-    hd_buffer_text(out, ", \"worst\": [");
+    hd_json_write_open(out, "worst", '[');
     for (int32_t i = 0; i < all->n_worst; i++) {
         const hd_difference *const d = &all->worst[i]->difference;
-        hd_buffer_text(out, i ? ", {" : "{");
-        json_text(out, "matrix", all->worst[i]->what.name);
-        hd_buffer_printf(out, ", \"error\": %.9g, \"cosine\": %.9g}", d->error, d->cosine);
+        hd_json_write_open(out, NULL, '{');
+        hd_json_write_text(out, "matrix", all->worst[i]->what.name);
+        hd_json_write_number(out, "error", d->error);
+        hd_json_write_number(out, "cosine", d->cosine);
+        hd_buffer_text(out, "}");
     }
     hd_buffer_text(out, "]");
 }
 
-static void json_audit(const hd_quantize *q, hd_buffer *out)
+static void write_audit(const hd_quantize *q, hd_buffer *out)
 {
     const hd_findings *const f = &q->audit->findings;
-    const char              *comma = "";
-    hd_buffer_printf(out,
-                     ", \"audit\": {\"errors\": %" PRId64 ", \"warnings\": %" PRId64
-                     ", \"notes\": %" PRId64 ", \"findings\": [",
-                     f->n[HD_ERROR], f->n[HD_WARNING], f->n[HD_NOTE]);
+    hd_json_write_open(out, "audit", '{');
+    hd_json_write_count(out, "errors", f->n[HD_ERROR]);
+    hd_json_write_count(out, "warnings", f->n[HD_WARNING]);
+    hd_json_write_count(out, "notes", f->n[HD_NOTE]);
+    hd_json_write_open(out, "findings", '[');
     for (int64_t i = 0; i < f->used; i++) {
         if (f->list[i].severity == HD_NOTE) continue;
-        hd_buffer_printf(out, "%s{", comma);
-        json_text(out, "severity", hd_severity_name(f->list[i].severity));
-        hd_buffer_text(out, ", ");
-        json_text(out, "kind", f->list[i].kind);
-        hd_buffer_text(out, ", ");
-        json_text(out, "message", f->list[i].message);
+        hd_json_write_open(out, NULL, '{');
+        hd_json_write_text(out, "severity", hd_severity_name(f->list[i].severity));
+        hd_json_write_text(out, "kind", f->list[i].kind);
+        hd_json_write_text(out, "message", f->list[i].message);
         hd_buffer_text(out, "}");
-        comma = ", ";
     }
     hd_buffer_text(out, "]}");
 }
@@ -224,18 +222,21 @@ void hd_quantize_print_json(const hd_quantize *q, hd_buffer *out)
         out->failed = true;
         return;
     }
-    hd_buffer_text(out, "{");
-    json_text(out, "source", q->opt.source);
-    hd_buffer_text(out, ", ");
-    json_text(out, "result", q->is_done ? q->target : q->model);
-    json_fates(&all, out);
-    hd_buffer_printf(out, ", \"kept\": {\"tensors\": %" PRId64 ", \"bytes\": %" PRId64 "}",
-                     q->n_kept, q->kept_bytes);
-    json_inputs(q, out);
-    hd_buffer_printf(out, ", \"bytes\": {\"source\": %" PRId64 ", \"result\": %" PRId64 "}",
-                     source_bytes(q), q->bytes);
-    json_worst(&all, out);
-    json_audit(q, out);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "source", q->opt.source);
+    hd_json_write_text(out, "result", q->is_done ? q->target : q->model);
+    write_fates(&all, out);
+    hd_json_write_open(out, "kept", '{');
+    hd_json_write_count(out, "tensors", q->n_kept);
+    hd_json_write_count(out, "bytes", q->kept_bytes);
+    hd_buffer_text(out, "}");
+    write_inputs(q, out);
+    hd_json_write_open(out, "bytes", '{');
+    hd_json_write_count(out, "source", source_bytes(q));
+    hd_json_write_count(out, "result", q->bytes);
+    hd_buffer_text(out, "}");
+    write_worst(&all, out);
+    write_audit(q, out);
     hd_buffer_text(out, "}\n");
     hd_memory_free(all.worst);
 }

@@ -29,7 +29,7 @@ typedef struct selftest {
     int32_t                    n_edges, n_unreached;
     bool                       is_exact; /* passes of any size give the same bits */
     float                     *at_edges; /* [n_edges, vocab] logits, token by token */
-    int32_t                    n_passed, n_failed, n_lines;
+    int32_t                    n_passed, n_failed;
     hd_session                *a, *b;
     hd_pool                    pool;
 } selftest;
@@ -42,11 +42,12 @@ static void add_line(selftest *t, const char *name, int64_t n, double worst, con
     t->n_passed += ok;
     t->n_failed += !ok;
     if (t->opt->is_json) {
-        hd_buffer_printf(t->out, "%s{\"check\":\"%s\",\"n\":%" PRId64, t->n_lines++ ? "," : "",
-                         name, n);
-        hd_buffer_printf(t->out, isfinite(worst) ? ",\"worst\":%.4g" : ",\"worst\":null", worst);
-        hd_buffer_printf(t->out, ",\"ok\":%s,\"fault\":", ok ? "true" : "false");
-        hd_json_write_string(t->out, fault, strlen(fault));
+        hd_json_write_open(t->out, NULL, '{');
+        hd_json_write_text(t->out, "check", name);
+        hd_json_write_count(t->out, "n", n);
+        hd_json_write_number(t->out, "worst", worst);
+        hd_json_write_flag(t->out, "ok", ok);
+        hd_json_write_text(t->out, "fault", fault);
         hd_buffer_text(t->out, "}");
         return;
     }
@@ -381,8 +382,12 @@ static void print_head(const selftest *t)
 static void print_end(const selftest *t)
 {
     if (t->opt->is_json) {
-        hd_buffer_printf(t->out, "],\"unreached\":%d,\"exact\":%s,\"passed\":%d,\"failed\":%d}\n",
-                         t->n_unreached, t->is_exact ? "true" : "false", t->n_passed, t->n_failed);
+        hd_buffer_text(t->out, "]");
+        hd_json_write_count(t->out, "unreached", t->n_unreached);
+        hd_json_write_flag(t->out, "exact", t->is_exact);
+        hd_json_write_count(t->out, "passed", t->n_passed);
+        hd_json_write_count(t->out, "failed", t->n_failed);
+        hd_buffer_text(t->out, "}\n");
         return;
     }
     if (!t->is_exact)

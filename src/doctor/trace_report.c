@@ -2,10 +2,10 @@
 
 #include <fnmatch.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_write.h"
 #include "doctor/trace_report_parts.h"
 
 #define MAX_NAME HD_TRACE_NAME
@@ -15,36 +15,38 @@ typedef hd_trace_reporter reporter;
 
 /* ---- numbers ---- */
 
-static void write_number(hd_buffer *out, const char *key, double x)
-{
-    hd_buffer_printf(out, isfinite(x) ? ",\"%s\":%.9g" : ",\"%s\":null", key, x);
-}
-
 static void write_stats(hd_buffer *out, const hd_operand *o, const hd_operand_stats *s)
 {
     char shape[MAX_NAME];
-    hd_buffer_printf(out, "\"operand\":\"%s\",\"shape\":%s,\"count\":%" PRId64 ",\"bad\":%" PRId64,
-                     o->name, hd_operand_print_shape(o, shape, sizeof shape), s->count, s->bad);
-    if (s->bad) hd_buffer_printf(out, ",\"first_bad\":%" PRId64, s->first_bad);
-    write_number(out, "min", s->min);
-    write_number(out, "max", s->max);
-    write_number(out, "rms", s->rms);
+    hd_json_write_text(out, "operand", o->name);
+    hd_buffer_printf(out, ",\"shape\":%s", hd_operand_print_shape(o, shape, sizeof shape));
+    hd_json_write_count(out, "count", s->count);
+    hd_json_write_count(out, "bad", s->bad);
+    if (s->bad) hd_json_write_count(out, "first_bad", s->first_bad);
+    hd_json_write_number(out, "min", s->min);
+    hd_json_write_number(out, "max", s->max);
+    hd_json_write_number(out, "rms", s->rms);
 }
 
 /* ---- one line ---- */
 
 bool hd_trace_is_saturation(const hd_operand *o) { return strcmp(o->name, "saturated") == 0; }
 
+static void write_line(reporter *r, const left *x, const hd_kernel *kernel)
+{
+    hd_json_write_open(r->out, NULL, '{');
+    hd_json_write_text(r->out, "step", x->step);
+    hd_json_write_text(r->out, "kernel", kernel->name);
+    write_stats(r->out, &x->operand, &x->stats);
+    if (hd_trace_is_saturation(&x->operand)) hd_json_write_count(r->out, "saturated", x->stats.sum);
+    hd_buffer_text(r->out, "}");
+}
+
 static void print_line(reporter *r, const left *x, const hd_kernel *kernel)
 {
     char shape[MAX_NAME], count[48];
     if (r->opt->is_json) {
-        hd_buffer_printf(r->out, "%s{\"step\":\"%s\",\"kernel\":\"%s\",", r->n_listed ? "," : "",
-                         x->step, kernel->name);
-        write_stats(r->out, &x->operand, &x->stats);
-        if (hd_trace_is_saturation(&x->operand))
-            hd_buffer_printf(r->out, ",\"saturated\":%" PRId64, x->stats.sum);
-        hd_buffer_text(r->out, "}");
+        write_line(r, x, kernel);
         return;
     }
     if (hd_trace_is_saturation(&x->operand)) {
@@ -128,12 +130,13 @@ void hd_trace_print_input(const hd_trace_input *x, hd_buffer *out)
 
 static void write_input(const hd_trace_input *x, hd_buffer *out)
 {
-    hd_buffer_text(out, "{");
+    hd_json_write_open(out, NULL, '{');
     if (x->has_stats)
         write_stats(out, &x->operand, &x->stats);
     else
-        hd_buffer_printf(out, "\"operand\":\"%s\"", x->operand.name);
-    hd_buffer_printf(out, x->from[0] ? ",\"from\":\"%s\"}" : ",\"from\":null}", x->from);
+        hd_json_write_text(out, "operand", x->operand.name);
+    hd_json_write_text(out, "from", x->from[0] ? x->from : NULL);
+    hd_buffer_text(out, "}");
 }
 
 /* Index i of an operand as one number a dimension: "[1, 0, 5]". */
@@ -163,15 +166,15 @@ static void write_bad(const reporter *r)
 {
     const left *const x = &r->bad;
     char              at[MAX_NAME];
-    hd_buffer_printf(r->out, "],\"stopped\":{\"step\":\"%s\",\"kernel\":\"%s\",\"at\":%s,", x->step,
-                     r->bad_kernel->name,
+    hd_buffer_text(r->out, "]");
+    hd_json_write_open(r->out, "stopped", '{');
+    hd_json_write_text(r->out, "step", x->step);
+    hd_json_write_text(r->out, "kernel", r->bad_kernel->name);
+    hd_buffer_printf(r->out, ",\"at\":%s",
                      print_place(&x->operand, x->stats.first_bad, at, sizeof at));
     write_stats(r->out, &x->operand, &x->stats);
-    hd_buffer_text(r->out, ",\"inputs\":[");
-    for (int32_t i = 0; i < r->n_inputs; i++) {
-        if (i) hd_buffer_text(r->out, ",");
-        write_input(&r->inputs[i], r->out);
-    }
+    hd_json_write_open(r->out, "inputs", '[');
+    for (int32_t i = 0; i < r->n_inputs; i++) write_input(&r->inputs[i], r->out);
     hd_buffer_text(r->out, "]}");
 }
 

@@ -10,7 +10,9 @@
 static void write_status(hd_response *out, int status, const char *word)
 {
     out->status = status;
-    hd_buffer_printf(&out->body, "{\"status\":\"%s\"}", word);
+    hd_json_write_open(&out->body, NULL, '{');
+    hd_json_write_text(&out->body, "status", word);
+    hd_buffer_text(&out->body, "}");
 }
 
 /* The process works: whoever watches it need not start it again. */
@@ -43,26 +45,23 @@ void hd_probe_metrics(hd_server *s, const hd_http_request *r, hd_response *out)
 
 /* ---- models ---- */
 
-static void write_member(hd_buffer *out, const char *name, const char *text)
-{
-    hd_buffer_printf(out, "\"%s\":", name);
-    hd_json_write_string(out, text, strlen(text));
-}
-
 static void write_model(const hd_server *s, hd_buffer *out)
 {
-    hd_buffer_text(out, "{");
-    write_member(out, "id", s->context.model);
-    hd_buffer_printf(out,
-                     ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"hadal\","
-                     "\"max_model_len\":%d}",
-                     (long long)s->started, s->context.max_tokens);
+    hd_json_write_open(out, NULL, '{');
+    hd_json_write_text(out, "id", s->context.model);
+    hd_json_write_text(out, "object", "model");
+    hd_json_write_count(out, "created", s->started);
+    hd_json_write_text(out, "owned_by", "hadal");
+    hd_json_write_count(out, "max_model_len", s->context.max_tokens);
+    hd_buffer_text(out, "}");
 }
 
 void hd_probe_models(hd_server *s, const hd_http_request *r, hd_response *out)
 {
     (void)r;
-    hd_buffer_text(&out->body, "{\"object\":\"list\",\"data\":[");
+    hd_json_write_open(&out->body, NULL, '{');
+    hd_json_write_text(&out->body, "object", "list");
+    hd_json_write_open(&out->body, "data", '[');
     write_model(s, &out->body);
     hd_buffer_text(&out->body, "]}");
 }
@@ -85,26 +84,42 @@ void hd_probe_model(hd_server *s, const hd_http_request *r, hd_response *out)
 
 /* ---- what runs ---- */
 
-void hd_probe_props(hd_server *s, const hd_http_request *r, hd_response *out)
+static void write_engine(const hd_server *s, hd_buffer *out)
 {
     static const char *const    dialects[] = {"ga", "preview", "ga_api", "v41_api"};
     const hd_engine_info *const i = &s->info;
+    hd_json_write_text(out, "model", s->context.model);
+    hd_json_write_text(out, "formats", i->family);
+    hd_json_write_text(out, "activations", hd_act_name(i->act));
+    hd_json_write_text(out, "kv", hd_kv_name(i->kv));
+    hd_json_write_text(out, "dialect", dialects[s->context.dialect]);
+    hd_json_write_count(out, "layers", i->n_layers);
+    hd_json_write_count(out, "vocabulary", i->n_vocab);
+    hd_json_write_count(out, "context", i->max_tokens);
+    hd_json_write_count(out, "users", s->options.n_sessions);
+    hd_json_write_count(out, "threads", i->n_threads);
+}
+
+static void write_memory(const hd_server *s, hd_buffer *out)
+{
+    const hd_engine_info *const i = &s->info;
     hd_batch_stats              stats;
-    (void)r;
     hd_batch_stats_get(s->batch, &stats);
-    hd_buffer_text(&out->body, "{");
-    write_member(&out->body, "model", s->context.model);
-    hd_buffer_text(&out->body, ",");
-    write_member(&out->body, "formats", i->family);
-    hd_buffer_printf(&out->body,
-                     ",\"activations\":\"%s\",\"kv\":\"%s\",\"dialect\":\"%s\",\"layers\":%d,"
-                     "\"vocabulary\":%d,\"context\":%d,\"users\":%d,\"threads\":%d,",
-                     hd_act_name(i->act), hd_kv_name(i->kv), dialects[s->context.dialect],
-                     i->n_layers, i->n_vocab, i->max_tokens, s->options.n_sessions, i->n_threads);
-    hd_buffer_printf(&out->body,
-                     "\"memory\":{\"weights\":%lld,\"kv\":%lld,\"activations\":%lld,\"kept\":%lld},"
-                     "\"bytes_per_token\":%.9g,\"temperature\":%.9g}",
-                     (long long)i->weight_bytes, (long long)i->kv_bytes, (long long)i->act_bytes,
-                     (long long)stats.kept_bytes, i->token_bytes,
-                     (double)s->context.default_temperature);
+    hd_json_write_open(out, "memory", '{');
+    hd_json_write_count(out, "weights", i->weight_bytes);
+    hd_json_write_count(out, "kv", i->kv_bytes);
+    hd_json_write_count(out, "activations", i->act_bytes);
+    hd_json_write_count(out, "kept", stats.kept_bytes);
+    hd_buffer_text(out, "}");
+}
+
+void hd_probe_props(hd_server *s, const hd_http_request *r, hd_response *out)
+{
+    (void)r;
+    hd_json_write_open(&out->body, NULL, '{');
+    write_engine(s, &out->body);
+    write_memory(s, &out->body);
+    hd_json_write_number(&out->body, "bytes_per_token", s->info.token_bytes);
+    hd_json_write_number(&out->body, "temperature", s->context.default_temperature);
+    hd_buffer_text(&out->body, "}");
 }

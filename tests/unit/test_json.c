@@ -229,6 +229,30 @@ static void writes_strings(void **state)
     check_written("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
+/* Commas come where something stands before, in objects and in lists. */
+static void writes_members(void **state)
+{
+    (void)state;
+    hd_buffer out = {0};
+    hd_json_write_open(&out, NULL, '{');
+    hd_json_write_text(&out, "text", "{[:");
+    hd_json_write_text(&out, "none", NULL);
+    hd_json_write_open(&out, "list", '[');
+    hd_json_write_count(&out, NULL, INT64_MIN);
+    hd_json_write_number(&out, NULL, 0.5);
+    hd_json_write_number(&out, NULL, NAN);
+    hd_json_write_number(&out, NULL, -INFINITY);
+    hd_buffer_text(&out, "]");
+    hd_json_write_open(&out, "empty", '{');
+    hd_buffer_text(&out, "}");
+    hd_json_write_flag(&out, "flag", true);
+    hd_buffer_text(&out, "}");
+    assert_string_equal(out.data, "{\"text\":\"{[:\",\"none\":null,"
+                                  "\"list\":[-9223372036854775808,0.5,null,null],"
+                                  "\"empty\":{},\"flag\":true}");
+    hd_buffer_free(&out);
+}
+
 /* Every code point is measured as one character and decoded to itself; surrogates are not. */
 static void measures_all_of_unicode(void **state)
 {
@@ -307,6 +331,7 @@ int main(void)
         cmocka_unit_test(replaces_lone_surrogates),
         cmocka_unit_test(reads_ten_megabytes),
         cmocka_unit_test(writes_strings),
+        cmocka_unit_test(writes_members),
         cmocka_unit_test(measures_all_of_unicode),
         cmocka_unit_test(reads_pieces),
         cmocka_unit_test(survives_short_memory),
