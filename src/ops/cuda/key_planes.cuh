@@ -3,6 +3,7 @@
 
 #include "barrier_sm90.cuh"
 #include "f16_planes.cuh"
+#include "fp8_codes.cuh"
 #include "rows.cuh"
 
 /* Cache rows and queries of 512 elements as f16 planes in shared memory, for products on the tensor
@@ -245,14 +246,6 @@ static __device__ __forceinline__ uint32_t hd_bf16_to_f16(uint32_t w, float fact
 {
     return hd_pack_f16(__uint_as_float(w << 16) * factor,
                        __uint_as_float(w & 0xffff0000u) * factor);
-}
-
-/* Two E4M3 codes, in the low bits. */
-static __device__ __forceinline__ uint32_t hd_e4m3_to_f16(uint32_t codes)
-{
-    uint32_t out;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"((uint16_t)codes));
-    return out;
 }
 
 /* Two E2M1 codes, in the low bits: the code's exponent and mantissa become the low bits of f16's

@@ -2,6 +2,7 @@
 #define HD_OPS_CUDA_TILES_MMA_SM90_CUH
 
 #include "f16_planes.cuh"
+#include "fp8_codes.cuh"
 #include "quant/matrix.h"
 #include "quant/tiles.h"
 
@@ -46,16 +47,6 @@ static __device__ __forceinline__ void hd_td_codes(uint32_t w, uint32_t out[4])
 {
     hd_td_codes(w, 0, out);
     hd_td_codes(w, 1, out + 2);
-}
-
-/* Two E4M3 scales to two registers that hold each twice.  The product with a code is a multiple of
- * 2^-24 and has 6 bits: exact. */
-static __device__ __forceinline__ void hd_td_scales(uint32_t pair, uint32_t out[2])
-{
-    uint32_t halves;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)pair));
-    out[0] = __byte_perm(halves, 0, 0x1010);
-    out[1] = __byte_perm(halves, 0, 0x3232);
 }
 
 /* 2^(byte - 127); code 0 gives 0, which is near enough (ops/gemm.h). */
@@ -130,11 +121,8 @@ template <int format>
 static __device__ __forceinline__ void hd_td_factors(uint32_t word, int h, float out[2])
 {
     if (hd_td_tile<format>::is_nvfp4) {
-        uint32_t halves;
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;"
-            : "=r"(halves)
-            : "h"((unsigned short)(h ? word >> 16 : word)));
-        float2 const both = __half22float2(*(const __half2 *)&halves);
+        uint32_t const halves = hd_e4m3_to_f16(h ? word >> 16 : word);
+        float2 const   both = __half22float2(*(const __half2 *)&halves);
         out[0] = both.x;
         out[1] = both.y;
     } else {
@@ -198,8 +186,8 @@ static __device__ __forceinline__ void hd_td_tile_dot(const uint8_t *codes, cons
         uint32_t const word = *(const uint32_t *)scales;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            uint32_t scale[2];
-            hd_td_scales(h ? word >> 16 : word, scale);
+            uint32_t scale[2]; /* times a code a multiple of 2^-24 of 6 bits: exact */
+            hd_e4m3_to_f16_pairs(h ? word >> 16 : word, scale);
             hd_td_nvfp4_rows<blocks>(words[h], scale, x, c[h]);
         }
     } else {

@@ -203,7 +203,7 @@ static __device__ __forceinline__ void hd_td_store_half(uint4 *to, int apart, hd
 {
     uint32_t scale[2];
     uint4    w = c.words;
-    hd_td_scales(c.scales, scale);
+    hd_e4m3_to_f16_pairs(c.scales, scale);
     if (is_second_first) {
         w = make_uint4(w.z, w.w, w.x, w.y);
         uint32_t const first = scale[0];

@@ -331,8 +331,8 @@ template <typename shape, int units> struct hd_wt_decoding {
         uint4 const    low = s->x[stage][0][at], high = s->x[stage][1][at];
         uint32_t const sfs = s->x_sf[stage][at];
         uint32_t       scale[4];
-        hd_wt_scales(sfs, scale);
-        hd_wt_scales(sfs >> 16, scale + 2);
+        hd_e4m3_to_f16_pairs(sfs, scale);
+        hd_e4m3_to_f16_pairs(sfs >> 16, scale + 2);
         hd_barrier_wait(&s->empty[turn.at], turn.parity);
 #pragma unroll 1
         for (int unit = first; unit < first + units; unit += 4) {

@@ -119,7 +119,7 @@ static __device__ __forceinline__ hd_wt_coded hd_wt_take_apart(const hd_wt_raw &
     bool const   is_lower = threadIdx.x / 32 % 2 != 0; /* half of the tile's rows */
     hd_wt_coded  c = {{{words.x, words.z}, {words.y, words.w}}};
     if (shape::is_coded) {
-        hd_wt_scales(raw.scales[0] >> (is_lower ? 16 : 0), c.scale[0]);
+        hd_e4m3_to_f16_pairs(raw.scales[0] >> (is_lower ? 16 : 0), c.scale[0]);
         c.scale[1][0] = c.scale[0][0];
         c.scale[1][1] = c.scale[0][1];
     } else if (shape::is_nvfp4) {

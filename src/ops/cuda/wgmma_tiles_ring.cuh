@@ -3,6 +3,7 @@
 
 #include "barrier_sm90.cuh"
 #include "f16_planes.cuh"
+#include "fp8_codes.cuh"
 #include "quant/fp4.h"
 #include "quant/matrix.h"
 #include "quant/tiles.h"
@@ -89,15 +90,6 @@ static_assert(sizeof(hd_wt_shared<hd_wt_shape<HD_FMT_MXFP4_TILES, 2, false>>) <=
 template <typename shape> static __device__ __forceinline__ int hd_wt_peer(void)
 {
     return (int)(blockIdx.x % shape::peers);
-}
-
-/* Two e4m3 codes to f16, each twice. */
-static __device__ __forceinline__ void hd_wt_scales(uint32_t pair, uint32_t out[2])
-{
-    uint32_t halves;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)pair));
-    out[0] = __byte_perm(halves, 0, 0x1010);
-    out[1] = __byte_perm(halves, 0, 0x3232);
 }
 
 #endif
