@@ -35,6 +35,16 @@ code()
     cuobjdump -sass -arch "$2" "$1" | sed -nE 's/^ +\/\*[0-9a-f]{4,}\*\/ +(@!?U?P[0-9T]+ )?([A-Z0-9]+).*/\2/p'
 }
 
+# stored OBJECT: the most words that one of its kernels stores to a thread's own memory; nothing
+# where no kernel is found.
+stored()
+{
+    cuobjdump -sass "$1" | awk '/Function :/ { kernels++; words = 0 }
+        /[[:space:]]STL/ { words += /STL[.A-Z]*\.128/ ? 4 : /STL[.A-Z]*\.64/ ? 2 : 1
+                           if (words > most) most = words }
+        END { if (kernels) print most + 0 }'
+}
+
 # must_hold PATTERN GPU INSTRUCTION...: each file holds at least one of each.
 must_hold()
 {
@@ -52,16 +62,14 @@ must_hold()
 make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
     build/cuda/tests/kernels/test_kernels build/cuda/libhadal.so || exit 1
 
-# Kernels that may store to a thread's own memory: arrays that are indexed at run time, or registers put aside.
+# The most words that a thread of a kernel may store to its own memory, and those of whom it is
+# known that they store more: arrays that are indexed at run time, or many registers put aside.
+# It is not 0, as each version of the compiler puts a few registers aside in kernels of its choice.
+most_stored=32
 may_store="
-    attn_sparse_cuda attn_sparse_sm90 attn_sparse_wgmma gemm_bf16_wgmma gemm_mxfp4_tiles_many_wgmma
-    gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_many_wgmma gemm_nvfp4_tiles_sm90
-    grouped_gemm_bf16_cuda grouped_gemm_bf16_wgmma grouped_gemm_f32_cuda grouped_gemm_fp8_cuda
-    grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_cuda grouped_gemm_mxfp4_tiles_many_wgmma
-    grouped_gemm_mxfp4_tiles_sm90 grouped_gemm_nvfp4_cuda grouped_gemm_nvfp4_sm120
+    attn_sparse_cuda gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_sm90
+    grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_tiles_many_wgmma grouped_gemm_nvfp4_sm120
     grouped_gemm_nvfp4_tiles_codes_many_wgmma grouped_gemm_nvfp4_tiles_many_wgmma
-    grouped_gemm_nvfp4_tiles_sm90 head_rows_cuda
-    index_score_cuda rmsnorm_nvfp4_cuda
 "
 
 # Tensor cores, copies past the registers.
@@ -79,8 +87,9 @@ must_hold 'attn_sparse_wgmma.cu' sm_90a UBLKCP
 for source in src/ops/cuda/*.cu; do
     object=build/cuda/${source%.cu}.o
     if ! echo "$may_store" | grep -qw "$(basename "$source" .cu)"; then
-        cuobjdump -sass "$object" | grep -q '[[:space:]]STL'
-        expect "$source stores to a thread's own memory" $((1 - $?))
+        words=$(stored "$object")
+        [ -n "$words" ] && [ "$words" -le $most_stored ]
+        expect "$source stores ${words:-?} words to a thread's own memory" $?
     fi
     case $source in
     *_sm90.cu | *_sm100.cu | *_wgmma.cu) continue ;;
