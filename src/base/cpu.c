@@ -69,12 +69,6 @@ static uint32_t family_bit(const char *name, size_t bytes)
     return 0;
 }
 
-/* What stands behind every op that has no faster kernel in its place. */
-static uint32_t with_fallback(uint32_t mask)
-{
-    return mask | (mask & HD_ISA_DEVICE ? HD_ISA_CUDA : HD_ISA_REF);
-}
-
 hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err)
 {
     uint32_t const missing = mask & ~available;
@@ -90,7 +84,7 @@ hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err)
     return HD_OK;
 }
 
-hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
+hd_status hd_isa_parse_names(uint32_t *out, const char *text, hd_error *err)
 {
     uint32_t mask = 0;
     for (const char *p = text;; p++) {
@@ -106,7 +100,21 @@ hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
         if (!*p) break;
     }
     HD_TRY(hd_isa_check(mask, hd_cpu_isa() | hd_device_isa(), err));
-    *out = with_fallback(mask);
+    *out = mask;
+    return HD_OK;
+}
+
+/* What stands behind every op that has no faster kernel in its place. */
+static uint32_t with_fallback(uint32_t mask)
+{
+    return mask | (mask & HD_ISA_DEVICE ? HD_ISA_CUDA : HD_ISA_REF);
+}
+
+hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err)
+{
+    uint32_t named;
+    HD_TRY(hd_isa_parse_names(&named, text, err));
+    *out = with_fallback(named);
     return HD_OK;
 }
 

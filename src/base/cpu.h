@@ -28,8 +28,10 @@ int32_t hd_cpu_quota_read(void);
 /* One place only: families of the host and of an accelerator do not mix.
  * returns  HD_ERR_INVALID when mask has none, one that is not available, or both places */
 hd_status hd_isa_check(uint32_t mask, uint32_t available, hd_error *err);
-/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90", "sm100".
+/* Parses "ref", "ref,avx2", "all" (the host's), "cuda", "sm90", "sm100": those named.
  * returns  HD_ERR_INVALID naming the word, or as hd_isa_check does of this machine's */
+hd_status hd_isa_parse_names(uint32_t *out, const char *text, hd_error *err);
+/* The same, with the family that has a kernel for every op. */
 hd_status hd_isa_parse(uint32_t *out, const char *text, hd_error *err);
 /* Writes "ref+avx2" to out [cap]. */
 void hd_isa_print(uint32_t mask, char *out, size_t cap);

@@ -177,6 +177,10 @@ static void parses_families(void **state)
         bool const runs = ((hd_cpu_isa() | hd_device_isa()) & bits[i]) != 0;
         assert_int_equal(hd_isa_parse(&mask, families[i], &err), runs ? HD_OK : HD_ERR_INVALID);
         if (!runs) assert_non_null(strstr(err.message, families[i]));
+        if (!runs) continue;
+        assert_int_equal(mask, bits[i] | (i < 2 ? HD_ISA_REF : HD_ISA_CUDA));
+        assert_int_equal(hd_isa_parse_names(&mask, families[i], &err), HD_OK);
+        assert_int_equal(mask, bits[i]);
     }
     uint32_t const both = HD_ISA_REF | HD_ISA_CUDA;
     assert_int_equal(hd_isa_check(HD_ISA_REF, both, &err), HD_OK);
