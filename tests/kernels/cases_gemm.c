@@ -64,7 +64,11 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
         test_fill_weights(o, data, c);
 }
 
-static bool is_large(int32_t i) { return i >= N_SHAPES + N_WIDE + N_DEEP; }
+static bool is_large(int32_t i)
+{
+    if (i < N_SHAPES) return shapes[i].n * shapes[i].g > TEST_ROUND_ROWS;
+    return i >= N_SHAPES + N_WIDE + N_DEEP;
+}
 
 #define CASES_AND(more, format_variant)                                                     \
     {                                                                                       \

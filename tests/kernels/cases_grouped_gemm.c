@@ -88,7 +88,11 @@ static void fill(const void *args, const hd_operand *o, void *data, test_case *c
             ((int32_t *)data)[i] = test_below(&c->rng, a->e);
 }
 
-static bool is_large(int32_t i) { return i >= N_SHAPES - N_LARGE && i < N_SHAPES; }
+static bool is_large(int32_t i)
+{
+    if (i >= N_SHAPES) return false;
+    return i >= N_SHAPES - N_LARGE || shapes[i].n * shapes[i].s > TEST_ROUND_ROWS;
+}
 
 #define CASES(format_variant)                                                               \
     {                                                                                       \
