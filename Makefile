@@ -18,8 +18,8 @@ PREFIX ?= /usr/local
 FLAVOUR := $(if $(findstring clang,$(CC)),clang,)
 SAN    ?=
 CUDA   ?=
-# For src/ops/x86 only, behind all other flags.
-KERNEL_CFLAGS ?=
+# For src/ops/x86 only, behind all other flags: sanitized kernels are most of the tests' time.
+KERNEL_CFLAGS ?= $(if $(SAN),-O2)
 BUILD  := build$(if $(FLAVOUR),/$(FLAVOUR))$(if $(SAN),/$(if $(filter thread,$(SAN)),tsan,san))$(if $(CUDA),/cuda)
 
 CPPFLAGS := -Iinclude -Isrc -D_GNU_SOURCE
