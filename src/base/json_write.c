@@ -49,7 +49,7 @@ static bool is_first(const hd_buffer *out)
     return out->used == 0 || strchr("{[:", out->data[out->used - 1]);
 }
 
-static void write_name(hd_buffer *out, const char *name)
+void hd_json_write_name(hd_buffer *out, const char *name)
 {
     if (!is_first(out)) hd_buffer_text(out, ",");
     if (name) hd_buffer_printf(out, "\"%s\":", name);
@@ -57,13 +57,13 @@ static void write_name(hd_buffer *out, const char *name)
 
 void hd_json_write_open(hd_buffer *out, const char *name, char bracket)
 {
-    write_name(out, name);
+    hd_json_write_name(out, name);
     hd_buffer_add(out, &bracket, 1);
 }
 
 void hd_json_write_text(hd_buffer *out, const char *name, const char *text)
 {
-    write_name(out, name);
+    hd_json_write_name(out, name);
     if (text)
         hd_json_write_string(out, text, strlen(text));
     else
@@ -72,18 +72,18 @@ void hd_json_write_text(hd_buffer *out, const char *name, const char *text)
 
 void hd_json_write_number(hd_buffer *out, const char *name, double x)
 {
-    write_name(out, name);
+    hd_json_write_name(out, name);
     hd_buffer_printf(out, isfinite(x) ? "%.9g" : "null", x);
 }
 
 void hd_json_write_count(hd_buffer *out, const char *name, int64_t n)
 {
-    write_name(out, name);
+    hd_json_write_name(out, name);
     hd_buffer_printf(out, "%" PRId64, n);
 }
 
 void hd_json_write_flag(hd_buffer *out, const char *name, bool is_true)
 {
-    write_name(out, name);
+    hd_json_write_name(out, name);
     hd_buffer_text(out, is_true ? "true" : "false");
 }

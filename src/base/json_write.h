@@ -14,6 +14,8 @@ void hd_json_write_string(hd_buffer *out, const char *text, size_t bytes);
  * `name` is NULL, an element to the list there.  Its comma comes by itself.  A name is taken as
  * it is: it must be plain ASCII. */
 
+/* The value follows, which the caller writes. */
+void hd_json_write_name(hd_buffer *out, const char *name);
 /* Opens what `bracket` ('{' or '[') opens; the caller adds the closing one. */
 void hd_json_write_open(hd_buffer *out, const char *name, char bracket);
 /* null for NULL */

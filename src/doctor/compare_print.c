@@ -220,7 +220,8 @@ static void write_pair(const hd_compare *c, const hd_pair *p, hd_buffer *out)
     hd_json_write_number(out, "error", s->error);
     hd_json_write_number(out, "cosine", s->cosine);
     hd_json_write_number(out, "ratio", s->ratio);
-    hd_buffer_printf(out, ",\"worst_at\":%s", print_place(&t->st, s->worst_at, at, sizeof at));
+    hd_json_write_name(out, "worst_at");
+    hd_buffer_text(out, print_place(&t->st, s->worst_at, at, sizeof at));
     hd_json_write_number(out, "worst_a", s->worst_a);
     hd_json_write_number(out, "worst_b", s->worst_b);
     hd_json_write_count(out, "worst_row", s->worst_row);

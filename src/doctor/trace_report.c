@@ -19,7 +19,8 @@ static void write_stats(hd_buffer *out, const hd_operand *o, const hd_operand_st
 {
     char shape[MAX_NAME];
     hd_json_write_text(out, "operand", o->name);
-    hd_buffer_printf(out, ",\"shape\":%s", hd_operand_print_shape(o, shape, sizeof shape));
+    hd_json_write_name(out, "shape");
+    hd_buffer_text(out, hd_operand_print_shape(o, shape, sizeof shape));
     hd_json_write_count(out, "count", s->count);
     hd_json_write_count(out, "bad", s->bad);
     if (s->bad) hd_json_write_count(out, "first_bad", s->first_bad);
@@ -170,8 +171,8 @@ static void write_bad(const reporter *r)
     hd_json_write_open(r->out, "stopped", '{');
     hd_json_write_text(r->out, "step", x->step);
     hd_json_write_text(r->out, "kernel", r->bad_kernel->name);
-    hd_buffer_printf(r->out, ",\"at\":%s",
-                     print_place(&x->operand, x->stats.first_bad, at, sizeof at));
+    hd_json_write_name(r->out, "at");
+    hd_buffer_text(r->out, print_place(&x->operand, x->stats.first_bad, at, sizeof at));
     write_stats(r->out, &x->operand, &x->stats);
     hd_json_write_open(r->out, "inputs", '[');
     for (int32_t i = 0; i < r->n_inputs; i++) write_input(&r->inputs[i], r->out);
