@@ -67,8 +67,8 @@ make -s -j"$jobs" CUDA=1 CUDA_ARCH="$archs" BUILD=build/cuda build/cuda/hadal \
 # It is not 0, as each version of the compiler puts a few registers aside in kernels of its choice.
 most_stored=32
 may_store="
-    attn_sparse_cuda gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_sm90
-    grouped_gemm_fp8_sm90 grouped_gemm_mxfp4_tiles_many_wgmma grouped_gemm_nvfp4_sm120
+    gemm_mxfp4_tiles_sm90 gemm_nvfp4_sm120 gemm_nvfp4_tiles_sm90 grouped_gemm_fp8_sm90
+    grouped_gemm_mxfp4_tiles_many_wgmma grouped_gemm_nvfp4_sm120
     grouped_gemm_nvfp4_tiles_codes_many_wgmma grouped_gemm_nvfp4_tiles_many_wgmma
 "
 
